@@ -31,6 +31,9 @@ type Change struct {
 	// Parts are the ends of runs in the change that are parts of workflows. The ledger turns them into folds;
 	// the store never sees them.
 	Parts []PartEnd
+	// Hooks are jobs that follow an end of a run in the change, or a run that is late: see Hook. The ledger
+	// gives them ids, and inserts them together with the change; the store never sees them.
+	Hooks []*Job
 	// Retried are dead letters that a new run repeats. Each must exist; the change removes it.
 	Retried []RunID
 	// Joined ties the change to the one before it in the same commit: the store writes both or neither. So

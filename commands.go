@@ -133,6 +133,9 @@ func (w JobSnapshot) Resume(now Time) (Change, error) {
 		if run.State == StateWaiting && run.Attempt == 0 { // one that has begun has an older definition
 			run.Hold = job.line()
 		}
+		if run.ID.Due <= now { // the pause made it late, and a caller wanted that
+			run.Flags &^= FlagLate
+		}
 		fresh := run.State == StateWaiting && run.Attempt == 0 && run.ByClock() && !run.Has(FlagPlanned)
 		if fresh && run.Covers <= now && job.Schedule.Recurring() {
 			d := Candidate{Job: &job, Run: run, Guards: w.Guards}

@@ -199,6 +199,7 @@ func (d *Candidate) start(now Time) (Verdict, Change) {
 	if next := d.plan(&c.Runs[0], true); next != nil {
 		c.Runs = append(c.Runs, *next)
 	}
+	d.startsLate(&c, now)
 	c.takeSlots(d.Limits, &d.Run)
 	if run.Has(FlagGuarded) && t.Holder != run.ID.Due { // a retry has its turn already
 		t = t.without(run.ID.Due)

@@ -79,7 +79,7 @@ func (e *edit) move(moved bool) {
 			e.begun = append(e.begun, run)
 		case moved && planned && next != nil && next.Covers == run.Covers:
 			next = nil // the run stands for the same due time in both schedules
-			e.rest = append(e.rest, run.moveTo(&e.job, e.now))
+			e.rest = append(e.rest, e.moveTo(run))
 		case moved && planned:
 			e.ended = append(
 				e.ended,
@@ -89,7 +89,7 @@ func (e *edit) move(moved bool) {
 			)
 			e.turns = e.turns.without(run.ID.Due)
 		default:
-			e.rest = append(e.rest, run.moveTo(&e.job, e.now))
+			e.rest = append(e.rest, e.moveTo(run))
 		}
 	}
 	// If a one-off has begun already, it gets another run only at a time in the future.
@@ -113,6 +113,19 @@ func (e *edit) follow() {
 			e.followed = true
 		}
 	}
+}
+
+// moveTo moves a run that has not begun to the new definition. If the late hook was told of it before, the
+// new one is not told of it again.
+func (e *edit) moveTo(run Run) Run {
+	run = run.moveTo(&e.job, e.now)
+	switch {
+	case e.job.Late == nil:
+		run.Flags &^= FlagLate
+	case e.was.Job.Late == nil:
+		run.Flags |= FlagLate
+	}
+	return run
 }
 
 func (r Run) moveTo(job *Job, now Time) Run {

@@ -52,6 +52,8 @@ func TestAJobsWeightCountsEveryTextOfItsTarget(t *testing.T) {
 				field.Set(reflect.ValueOf(map[string]string{"key": text}))
 			case reflect.Int64: // a duration
 				continue
+			case reflect.Pointer:
+				field.Set(reflect.ValueOf(&carillon.Sign{Secret: text}))
 			case reflect.Slice:
 				if nodes, is := field.Addr().Interface().(*[]carillon.WorkflowNode); is {
 					*nodes = []carillon.WorkflowNode{{Definition: carillon.Definition{Name: text}}}

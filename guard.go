@@ -71,6 +71,9 @@ const (
 	GuardOpenRelease   GuardKind = "releasing"
 	// GuardWorkflow is of a run of a workflow: see Progress. It changes by folds.
 	GuardWorkflow GuardKind = "workflow"
+	// GuardLate says that there has been a job with a late hook: nodes that start look for its runs. It rules
+	// no runs.
+	GuardLate GuardKind = "late"
 	// GuardSignal is of a signal that was sent to a run of a workflow: its payload.
 	GuardSignal GuardKind = "signal"
 )

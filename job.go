@@ -106,6 +106,11 @@ type Definition struct {
 	Overlap   Overlap         `json:"overlap"` // default skip
 	Misfire   Misfire         `json:"misfire"` // default once
 	Retention Retention       `json:"retention"`
+	// OnFailure follows a run that failed for good, OnSuccess one that succeeded. Default none.
+	OnFailure *Hook `json:"on_failure,omitempty"`
+	OnSuccess *Hook `json:"on_success,omitempty"`
+	// Late is told once of a run that has not started in time. Default none.
+	Late *Hook `json:"late,omitempty"`
 }
 
 // Admit fills in the defaults, checks a definition and resolves what depends on now ("after" becomes "at").
@@ -124,6 +129,7 @@ func (d *Definition) Admit(now Time) error {
 // check would refuse the schedule, and with it an edit of only the name.
 func (d *Definition) AdmitEdit(was *Definition, now Time) error {
 	d.fill(Definition{})
+	d.keepSecrets(was)
 	if err := d.admitUniqueEdit(was); err != nil {
 		return err
 	}
@@ -221,7 +227,7 @@ func (d *Definition) admitAllButSchedule() *FieldError {
 	}
 	for _, check := range []func() *FieldError{
 		d.admitNames, d.admitNeeds, d.admitLimits, d.admitUnique, d.admitSizes, d.Retry.admit,
-		d.Misfire.admit, d.admitPolicies, d.admitUnits,
+		d.Misfire.admit, d.admitPolicies, d.admitUnits, d.admitHooks,
 	} {
 		if err := check(); err != nil {
 			return err
@@ -381,4 +387,4 @@ func printable(s string, limit int) bool {
 func byteCount(n int) string { return strconv.Itoa(n) + " bytes" }
 
 // Weight is roughly how many bytes a job has in its parts that can be large.
-func (j *Job) Weight() int { return len(j.Payload) + j.Target.weight() }
+func (j *Job) Weight() int { return len(j.Payload) + j.Target.weight() + j.hooksWeight() }

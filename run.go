@@ -110,6 +110,7 @@ const (
 	FlagPart       // its end is the end of a node of a workflow: see Part
 	// FlagPauseAfter is of a run that failed for good, in the change that ends it: its job has pause_after
 	FlagPauseAfter
+	FlagLate // it has not started, and its job's late hook was not told of it yet: see Late
 )
 
 // Run is one run of a job. The row, the queue message, what a worker holds and what a person sees are this
@@ -243,6 +244,9 @@ func NewRun(job *Job, due Time) Run {
 		if job.Overlap != OverlapAllow {
 			r.Flags |= FlagGuarded
 		}
+	}
+	if job.Late != nil {
+		r.Flags |= FlagLate
 	}
 	return r
 }

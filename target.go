@@ -36,6 +36,8 @@ type HTTP struct {
 	// Body is a template with ${run.id}, ${payload.a.b} and the like (see template.go). Empty: the payload
 	// itself.
 	Body string `json:"body,omitempty"`
+	// Sign signs the request. Default none.
+	Sign *Sign `json:"sign,omitempty"`
 }
 
 // Handler is a function that a worker registered for the job's type.
@@ -73,6 +75,9 @@ func (t *Target) weight() (n int) {
 		n += len(h.Method) + len(h.URL) + len(h.Body)
 		for name, value := range h.Headers {
 			n += len(name) + len(value) + 1
+		}
+		if h.Sign != nil {
+			n += len(h.Sign.Secret)
 		}
 	}
 	if t.Workflow != nil {
@@ -196,6 +201,16 @@ func (h *HTTP) admit() *FieldError {
 			return invalid(
 				"headers", name, "a name that does not begin with Carillon-; Carillon sets such names itself",
 			)
+		}
+		if h.Sign != nil && strings.HasPrefix(http.CanonicalHeaderKey(name), "Webhook-") {
+			return invalid(
+				"headers", name, "a name that does not begin with Webhook-, as those of the signature",
+			)
+		}
+	}
+	if h.Sign != nil {
+		if err := admitSecret(h.Sign.Secret); err != nil {
+			return err.In("sign")
 		}
 	}
 	var bad *templateError

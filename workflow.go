@@ -130,7 +130,7 @@ func (w *Workflow) weight() (n int) {
 	for i := range w.Nodes {
 		node := &w.Nodes[i]
 		n += 40 + len(node.Name) + len(node.Type) + len(node.Queue) + len(node.Payload) + len(node.Map) +
-			node.Target.weight()
+			node.Target.weight() + node.hooksWeight()
 		for _, edge := range node.After {
 			n += len(edge.Node) + 20
 		}

@@ -71,10 +71,11 @@ func (g *Guard) WorkflowRun() (RunID, bool) {
 	return id, err == nil
 }
 
-// settle adds what the end of runs sets off, beside what the caller does: the job's unique key is free, and a
-// node of a workflow has ended. Every change that ends runs needs it.
+// settle adds what the end of runs sets off, beside what the caller does: the job's unique key is free, a
+// node of a workflow has ended, and the job's hooks follow. Every change that ends runs needs it.
 func (c *Change) settle(job *Job) {
 	c.endParts(job)
+	c.hookEnds(job)
 	c.freeKey(job)
 }
 

@@ -64,8 +64,11 @@ func (s *server) submitBatch(w http.ResponseWriter, r *http.Request, _ *query) e
 	return reply(w, submitStatus(jobs), wire.List[carillon.Job]{Items: jobs})
 }
 
-// shown returns the job with the values that the server decides for it.
+// shown returns the job with the values that the server decides for it, and without its secrets.
 func (s *server) shown(job carillon.Job) carillon.Job {
+	if job.HasSecrets() {
+		job.Definition = job.Masked()
+	}
 	job.Retention = job.Retention.Or(s.Retention)
 	return job
 }

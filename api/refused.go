@@ -1,6 +1,8 @@
 package api
 
 import (
+	"bytes"
+	"encoding/json"
 	"net/http"
 
 	"github.com/carillon-run/carillon"
@@ -40,8 +42,42 @@ func (s *server) listRefused(w http.ResponseWriter, r *http.Request, q *query) e
 				next = found[limit-1].ID.String()
 				break
 			}
-			items = append(items, wire.Refusal{ID: f.ID, At: f.At, Reason: f.Reason, Job: f.Body})
+			items = append(items, wire.Refusal{ID: f.ID, At: f.At, Reason: f.Reason, Job: masked(f.Body)})
 		}
 	}
 	return reply(w, http.StatusOK, wire.NewPage(items, q.nextCursor(next)))
+}
+
+// masked is a refused definition, which can be any JSON, without its secrets.
+func masked(body json.RawMessage) json.RawMessage {
+	if !bytes.Contains(body, []byte(`"secret"`)) {
+		return body
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber()
+	var value any
+	if d.Decode(&value) != nil {
+		return body
+	}
+	var text bytes.Buffer
+	encode(&text, withoutSecrets(value))
+	return bytes.TrimSpace(text.Bytes())
+}
+
+func withoutSecrets(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		for key := range v {
+			if _, text := v[key].(string); text && key == "secret" {
+				v[key] = carillon.SecretMask
+				continue
+			}
+			v[key] = withoutSecrets(v[key])
+		}
+	case []any:
+		for i := range v {
+			v[i] = withoutSecrets(v[i])
+		}
+	}
+	return value
 }

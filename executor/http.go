@@ -162,6 +162,9 @@ func newRequest(ctx context.Context, task Task) (*http.Request, error) {
 	if task.Checkpoint != nil {
 		header.Set("Carillon-Checkpoint", base64.StdEncoding.EncodeToString(task.Checkpoint))
 	}
+	if target.Sign != nil {
+		return request, sign(header, target.Sign, task.Run.ID.String(), body, time.Now())
+	}
 	return request, nil
 }
 

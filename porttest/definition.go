@@ -31,7 +31,8 @@ func fieldsIn(t reflect.Type, prefix string) (paths []string) {
 		if of.Kind() == reflect.Pointer {
 			of = of.Elem()
 		}
-		if of.Kind() == reflect.Struct && of.NumField() > 0 {
+		// The fields of a hook's job are those of a definition once more.
+		if of.Kind() == reflect.Struct && of.NumField() > 0 && of != reflect.TypeFor[carillon.HookJob]() {
 			paths = append(paths, fieldsIn(of, path+".")...)
 		} else {
 			paths = append(paths, path)

@@ -51,6 +51,7 @@ type House struct {
 	stop func()
 	mu   sync.Mutex
 	seen []Seen
+	told *texts // what hooks were told: see hooked
 }
 
 // Seen is one attempt, as the handler saw it.

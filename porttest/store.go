@@ -14,8 +14,8 @@ import (
 func Store(t *testing.T, open func(t *testing.T) carillon.Store) {
 	for _, group := range [][]storeCase{
 		storeRows, storeRaces, storeGuards, storeWakes, storeJobs, storeRuns, storeForget, storeConcurrent,
-		storeFolds, storeCatalog, storeLines, storeUnique, storeKeys, storeOperations, storeReleases,
-		storeDeadLetters,
+		storeFolds, storeHooks, storeCatalog, storeLines, storeUnique, storeKeys, storeOperations,
+		storeReleases, storeDeadLetters,
 	} {
 		for _, c := range group {
 			t.Run(c.name, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/idgen"
 	"github.com/carillon-run/carillon/internal/ledger"
 )
 
@@ -119,7 +120,9 @@ func (t *storeTest) fold(n int, change func(i int) carillon.Change) []bool {
 	var callers, running sync.WaitGroup
 	nodes := [2]*ledger.Ledger{}
 	for i := range nodes {
-		nodes[i] = ledger.New(ledger.Config{Store: t.store, Flushers: 2})
+		nodes[i] = ledger.New(ledger.Config{
+			Store: t.store, Flushers: 2, IDs: idgen.New(i+2, carillon.Never),
+		})
 		running.Go(func() { _ = nodes[i].Run(ctx) })
 	}
 	won := make([]bool, n)

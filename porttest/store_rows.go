@@ -57,10 +57,7 @@ func storeWholeDefinition(t *storeTest) {
 			}
 		}
 		job.Schedule.Cron, job.Schedule.Timezone = "0 3 * * *", "Europe/Berlin"
-		job.Unique.Key += target    // each job has a key of its own
-		for i := range job.Limits { // a rate is a text, and operators' limits are no part of a definition
-			job.Limits[i].Rate, job.Limits[i].Of = carillon.Rate{Starts: i + 1, Per: time.Hour}, ""
-		}
+		job.Unique.Key += target // each job has a key of its own
 		c := carillon.Submit(job, t.now)
 		c.Runs[0].ID.Due = t.now // whatever schedule fill made
 		t.win(c)
@@ -107,6 +104,10 @@ func fill(v reflect.Value, n *int) {
 			if v.Type().Field(i).IsExported() {
 				fill(v.Field(i), n)
 			}
+		}
+		if limit, is := v.Addr().Interface().(*carillon.Limit); is {
+			// A rate is a text, and operators' limits are no part of a definition.
+			limit.Rate, limit.Of = carillon.Rate{Starts: *n, Per: time.Hour}, ""
 		}
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))

@@ -284,28 +284,57 @@ func cloneDefinition(d carillon.Definition) carillon.Definition {
 		unique := *d.Unique
 		d.Unique = &unique
 	}
-	if c := d.Target.Command; c != nil {
+	d.Target = cloneTarget(d.Target)
+	d.OnFailure, d.OnSuccess, d.Late = cloneHook(d.OnFailure), cloneHook(d.OnSuccess), cloneHook(d.Late)
+	return d
+}
+
+func cloneTarget(t carillon.Target) carillon.Target {
+	if c := t.Command; c != nil {
 		command := *c
 		command.Argv, command.Env = slices.Clone(c.Argv), maps.Clone(c.Env)
 		command.FatalExitCodes = slices.Clone(c.FatalExitCodes)
-		d.Target.Command = &command
+		t.Command = &command
 	}
-	if h := d.Target.HTTP; h != nil {
+	if h := t.HTTP; h != nil {
 		request := *h
 		request.Headers = maps.Clone(h.Headers)
-		d.Target.HTTP = &request
+		if h.Sign != nil {
+			sign := *h.Sign
+			request.Sign = &sign
+		}
+		t.HTTP = &request
 	}
-	if w := d.Target.Workflow; w != nil {
+	if w := t.Workflow; w != nil {
 		workflow := &carillon.Workflow{Nodes: slices.Clone(w.Nodes), Deadline: w.Deadline}
 		for i := range workflow.Nodes {
 			node := &workflow.Nodes[i]
 			node.After, node.Definition = slices.Clone(node.After), cloneDefinition(node.Definition)
 		}
-		d.Target.Workflow = workflow
+		t.Workflow = workflow
 	}
-	if d.Target.Wait != nil {
-		wait := *d.Target.Wait
-		d.Target.Wait = &wait
+	if t.Wait != nil {
+		wait := *t.Wait
+		t.Wait = &wait
 	}
-	return d
+	return t
+}
+
+func cloneHook(h *carillon.Hook) *carillon.Hook {
+	if h == nil {
+		return nil
+	}
+	hook := *h
+	if h.Job != nil {
+		job := *h.Job
+		job.Labels, job.Needs = maps.Clone(job.Labels), maps.Clone(job.Needs)
+		job.Limits = slices.Clone(job.Limits)
+		job.Payload, job.Target = slices.Clone(job.Payload), cloneTarget(job.Target)
+		hook.Job = &job
+	}
+	if h.Webhook != nil {
+		webhook := *h.Webhook
+		hook.Webhook = &webhook
+	}
+	return &hook
 }

@@ -138,10 +138,9 @@ func TestSubmitSaysWhatIsWrong(t *testing.T) {
 		`{"target": {"handler": {}}}`:             `type: "" is not valid: want the type that a worker registered a handler for, e.g. email.send`,
 		with(
 			`"cron": "* * * * *"`,
-		): `cron: "cron" is not valid: want a known field: fair_by, fair_weight, labels, limits, misfire, name, ` +
-			`needs, overlap, owner, pause_after, payload, priority, queue, retention, retry, schedule, target, ` +
-			`timeout, type, ` +
-			`unique`,
+		): `cron: "cron" is not valid: want a known field: fair_by, fair_weight, labels, late, limits, misfire, ` +
+			`name, needs, on_failure, on_success, overlap, owner, pause_after, payload, priority, queue, retention, ` +
+			`retry, schedule, target, timeout, type, unique`,
 		with(
 			`"type": "-x"`,
 		): `type: "-x" is not valid: want 1 to 64 characters of a-z A-Z 0-9 . _ - / @, the first a letter or digit`,

@@ -40,13 +40,16 @@ func parsed(t *testing.T, a *app, edit bool, args ...string) (doc, string) {
 	return given, string(text)
 }
 
-// withoutFlag are the fields that submit and edit have no flag for: argv is the arguments, and the others are
-// for files and the API, because few jobs need them.
+// withoutFlag are the fields that submit and edit have no flag for: argv is the arguments, secrets do not
+// belong on a command line, and the others are for files and the API, because few jobs need them.
 var withoutFlag = []string{
 	"target.command.argv", "retry.jitter", "retry.max_crashes", "misfire.max", "misfire.window",
 	"retention.runs", "retention.logs", "retention.dead_letters", "unique.until",
 	"target.workflow.nodes", "target.workflow.deadline", "target.wait.for", "target.wait.signal",
-	"target.wait.timeout",
+	"target.wait.timeout", "target.http.sign.secret",
+	"on_failure.job", "on_failure.webhook.url", "on_failure.webhook.secret", "on_failure.after",
+	"on_success.job", "on_success.webhook.url", "on_success.webhook.secret", "on_success.after",
+	"late.job", "late.webhook.url", "late.webhook.secret", "late.after",
 }
 
 func TestEveryFieldHasAFlagOrAReason(t *testing.T) {

@@ -98,6 +98,9 @@ func (a *app) jobDetail(job *client.JobDetail, next []client.DueTime, waits stri
 	t.fact("Pause after", pauseText(job.PauseAfter))
 	t.fact("Overlap", overlapText(job.Overlap))
 	t.fact("Misfire", misfireText(&job.Misfire))
+	t.fact("On failure", hookText(job.OnFailure))
+	t.fact("On success", hookText(job.OnSuccess))
+	t.fact("Late", hookText(job.Late))
 	t.fact(
 		"Kept",
 		fmt.Sprintf(
@@ -157,6 +160,9 @@ func targetLines(target *carillon.Target) []string {
 		}
 		if target.HTTP.Body != "" {
 			lines = append(lines, "body "+shorten(target.HTTP.Body, 500))
+		}
+		if target.HTTP.Sign != nil {
+			lines = append(lines, "signed")
 		}
 		return lines
 	case target.Handler != nil:

@@ -57,7 +57,7 @@ func (d *decoder) value(v reflect.Value) error {
 	switch into := v.Addr().Interface().(type) {
 	case *json.RawMessage:
 		return d.raw(into)
-	case *carillon.WorkflowNode: // its own reader is for what the store has
+	case *carillon.WorkflowNode, *carillon.HookJob: // their own readers are for what the store has
 		return d.object(v)
 	case json.Unmarshaler:
 		return d.own(into)
@@ -122,9 +122,11 @@ func (d *decoder) own(into json.Unmarshaler) error {
 // shorthand is the field that a plain text sets where an object is wanted: "misfire":"skip".
 var shorthand = map[reflect.Type]string{reflect.TypeFor[carillon.Misfire](): "policy"}
 
-// whole types are replaced, not merged: half of an old schedule and half of a new one make neither.
+// whole types are replaced, not merged: half of an old schedule and half of a new one make neither. An empty
+// hook is none.
 var whole = map[reflect.Type]bool{
 	reflect.TypeFor[carillon.Schedule](): true, reflect.TypeFor[carillon.Target](): true,
+	reflect.TypeFor[carillon.Hook](): true,
 }
 
 func (d *decoder) object(v reflect.Value) error {

@@ -134,7 +134,7 @@ func TestAnUnknownFieldSaysWhatWasPerhapsMeant(t *testing.T) {
 		`{"argv":[]}`:                        "did you mean target.command.argv?",
 		`{"shedule":{}}`:                     "did you mean schedule?",
 		`{"target":{"handler":{"name":1}}}`:  "an empty object",
-		`{"zzzzzz":1}`:                       "misfire, retention",
+		`{"zzzzzz":1}`:                       "retention, on_failure, on_success, late",
 	} {
 		var fault *carillon.FieldError
 		var def carillon.Definition

@@ -24,6 +24,8 @@ var absent = map[reflect.Type]bool{
 	reflect.TypeFor[carillon.WorkflowNode](): true, reflect.TypeFor[carillon.Edge](): true,
 	reflect.TypeFor[carillon.Workflow](): true, reflect.TypeFor[carillon.Wait](): true,
 	reflect.TypeFor[carillon.DeadFilter](): true,
+	reflect.TypeFor[carillon.HookJob]():    true, reflect.TypeFor[carillon.Webhook](): true,
+	reflect.TypeFor[carillon.Sign](): true,
 }
 
 // numbers are the fields in which zero is what Go code leaves out, and carillon.Zero is 0. With them, what
@@ -33,6 +35,9 @@ var numbers = map[reflect.Type]map[string]string{
 		"priority": "a number from 0 to 9, higher first", "timeout": "",
 		"fair_weight": "a number from 1 to 100",
 		"pause_after": "a number from 1 to 1000, or 0 for none",
+	},
+	reflect.TypeFor[carillon.HookJob](): {
+		"priority": "a number from 0 to 9, higher first", "timeout": "",
 	},
 	reflect.TypeFor[carillon.Retry](): {
 		"max_attempts": "a number from 1 to 1000", "max_crashes": "a number from 1 to 1000",
@@ -74,6 +79,7 @@ var wantInstead = map[string]string{
 	"fatal":       "true, or leave the field out",
 	"retry":       "true, or leave the field out",
 	"for":         "1s to 365d; leave the field out to hold the key until the job has ended",
+	"secret":      "whsec_ and 24 to 64 bytes in base64, or a text of 24 to 64 bytes",
 	"until":       "ended, or leave the field out",
 }
 

@@ -58,6 +58,7 @@ func (l *Ledger) takeStarts(closing bool) (batch []entry) {
 func (l *Ledger) claimable(c *carillon.Change, now carillon.Time) bool {
 	run := &c.Runs[0]
 	return run.Wake <= now && !run.State.Held() && run.NeedsNoDecision(now) &&
+		!run.Has(carillon.FlagLate) && // a claim may have a hook
 		len(l.limitsOf(c.Job)) == 0 && l.closedFor(c.Job) == nil
 }
 

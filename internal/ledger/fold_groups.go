@@ -95,6 +95,10 @@ func countChanges(batch []*foldCall) (n int) {
 func apart(items []*folding, tries int) (groups []*foldGroup) {
 	of, several := map[guardKey]*foldGroup{}, &foldGroup{tries: tries}
 	for _, item := range items {
+		if len(item.change.Folds) == 0 { // it has hooks, and was merged with no other
+			groups = append(groups, &foldGroup{items: []*folding{item}, tries: tries})
+			continue
+		}
 		key := keyOf(&item.change.Folds[0])
 		if slices.ContainsFunc(item.change.Folds, func(f carillon.Fold) bool { return keyOf(&f) != key }) {
 			several.items = append(several.items, item)

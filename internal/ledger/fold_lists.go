@@ -47,10 +47,10 @@ type foldCall struct {
 	lost []int
 }
 
-// withFolds says that some of the changes fold guards.
+// withFolds says that some of the changes fold guards, or have hooks.
 func withFolds(changes []carillon.Change) bool {
 	for i := range changes { // by index: every commit asks, and a change is large
-		if len(changes[i].Folds) > 0 {
+		if len(changes[i].Folds) > 0 || len(changes[i].Hooks) > 0 {
 			return true
 		}
 	}
@@ -102,13 +102,15 @@ func (l *Ledger) addSplit(to *entries, e entry) {
 	}
 }
 
-// foldListOf is the index of the list of a change; len(l.folds) if the change has no folds.
+// foldListOf is the index of the list of a change; len(l.folds) if the change has neither folds nor hooks.
 func (l *Ledger) foldListOf(c *carillon.Change) int {
 	switch {
-	case len(c.Folds) == 0:
+	case len(c.Folds) == 0 && len(c.Hooks) == 0:
 		return len(l.folds)
 	case len(l.folds) == 1:
 		return 0
+	case len(c.Folds) == 0: // any list: the change steps no guard
+		return int(uint64(c.Hooks[0].ID) % uint64(len(l.folds)))
 	}
 	hash := uint32(2166136261) // FNV-1a
 	for _, b := range []byte(c.Folds[len(c.Folds)-1].Key) {

@@ -29,13 +29,14 @@ type round struct {
 	next, were []carillon.Guard // of step, used again
 }
 
-// insert adds the changes that only insert, because of a step of the folds of one change.
+// insert adds the changes that only insert, because of a step of the folds of one change, or of its hooks.
 func (m *merged) insert(item *folding, was, is []carillon.Guard, now carillon.Time) {
 	for k := range item.change.Folds {
 		if insert := item.change.Folds[k].Insert; insert != nil {
 			m.inserts = append(m.inserts, insert(&was[k], &is[k], now)...)
 		}
 	}
+	m.insertHooks(item.change)
 }
 
 // namedGuard is a guard that a change names.

@@ -112,7 +112,7 @@ func (l *Ledger) commit(ctx context.Context, to *entries, e entry) (lost []int, 
 	if len(e.changes) == 0 {
 		return nil, nil
 	}
-	if e.changes, err = l.foldParts(ctx, e.changes); err != nil {
+	if e.changes, err = l.follow(ctx, e.changes); err != nil {
 		return nil, err
 	}
 	type result struct {
@@ -133,7 +133,7 @@ func (l *Ledger) commit(ctx context.Context, to *entries, e entry) (lost []int, 
 // Post commits ends of runs without waiting. The ledger calls done from its own goroutine, so done must be
 // quick. Post many ends in pieces: the ledger keeps the changes of one call together.
 func (l *Ledger) Post(changes []carillon.Change, done func(lost []int, err error)) {
-	changes, err := l.foldParts(context.Background(), changes)
+	changes, err := l.follow(context.Background(), changes)
 	if err != nil {
 		done(nil, err)
 		return

@@ -7,6 +7,14 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
+// follow completes changes with what follows them: hooks, and the nodes of workflows.
+func (l *Ledger) follow(ctx context.Context, changes []carillon.Change) ([]carillon.Change, error) {
+	if err := l.nameHooks(changes); err != nil {
+		return nil, err
+	}
+	return l.foldParts(ctx, changes)
+}
+
 // foldParts turns the ends of parts of workflows into folds of their progress. It returns the changes as they
 // are if none of them ends a part.
 func (l *Ledger) foldParts(ctx context.Context, changes []carillon.Change) ([]carillon.Change, error) {

@@ -40,6 +40,7 @@ func (s *Scheduler) load(ctx context.Context) error {
 		if s.reload.Taken() || r.until == 0 {
 			now := s.cfg.Clock.Now()
 			r = reading{until: now, due: []stretch{{until: now}}}
+			s.lates.scan.Set()
 		}
 		if err := s.loadSome(ctx, &r); err != nil && ctx.Err() == nil {
 			s.cfg.Logger.Error("load what is due next", "error", err)
@@ -137,6 +138,7 @@ func (s *Scheduler) loadPage(ctx context.Context, st *stretch, size int) (more b
 		return true, err
 	}
 	wanted, _ := split(runs, q.Wants) // a store can return other runs too
+	s.seeLates(wanted)
 	s.schedule(ctx, woken(wanted))
 	s.check(ctx, runs, nil)
 	if !q.More(runs) {
@@ -221,6 +223,7 @@ func (s *Scheduler) readTail(ctx context.Context, key laneKey) (more bool, err e
 		s.backlog.unread(key, tail)
 		return false, err
 	}
+	s.seeLates(page)
 	s.schedule(ctx, woken(page))
 	return s.backlog.resumed(key, tail, page, size), nil
 }

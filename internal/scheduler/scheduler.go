@@ -3,8 +3,8 @@
 // (runs that wait for a limit), gates (runs that wait for a gate), audit (whether limits count what is
 // taken), members (which members are alive, and which shards this node owns), watch (runs whose worker is
 // dead or does not know of them), sweep (runs that slipped through), intake (jobs that were left in the
-// database), pause (jobs whose runs fail again and again) and forget (records that retention no longer
-// keeps).
+// database), pause (jobs whose runs fail again and again), late (runs that did not start in time) and forget
+// (records that retention no longer keeps).
 package scheduler
 
 import (
@@ -63,6 +63,7 @@ type Scheduler struct {
 	nextInLine pile[carillon.RunID] // runs whose turn has come
 	failing    pile[jobName]        // jobs with pause_after of which a run has failed for good
 	lines      *lines
+	lates      *lates
 	gates      gates
 	offers     offers
 	pulls      Pulls // nil: no pull ever waits
@@ -90,7 +91,7 @@ func New(cfg Config) *Scheduler {
 		cfg: cfg, woken: await.NewSignal(), gone: await.NewSignal(), reload: await.NewSignal(),
 		refreshing: make(chan struct{}, 1), undecided: newUndecided(), redecides: newPile[carillon.RunID](),
 		nextInLine: newPile[carillon.RunID](), offers: newOffers(), members: members{start: time.Now()},
-		lines: newLines(), gates: newGates(), failing: newPile[jobName](),
+		lines: newLines(), lates: newLates(), gates: newGates(), failing: newPile[jobName](),
 	}
 	s.backlog = newBacklog(s.members.owns)
 	return s
@@ -124,6 +125,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	g.Go(func() error { return s.forget(ctx) })
 	g.Go(func() error { return s.takeIn(ctx) })
 	g.Go(func() error { return s.pauseFailing(ctx) })
+	g.Go(func() error { return s.tellLate(ctx) })
 	return g.Wait()
 }
 
@@ -149,6 +151,7 @@ func (s *Scheduler) Route(committed []carillon.Change) {
 	now := s.cfg.Clock.Now()
 	reach := s.reach(now)
 	var due, near []carillon.Run
+	watched := s.lates.any()
 	for i := range committed {
 		c := &committed[i]
 		for k := range c.Guards {
@@ -162,6 +165,9 @@ func (s *Scheduler) Route(committed []carillon.Change) {
 				s.offers.close(run)
 			}
 			s.noteFailure(run)
+			if watched || run.Has(carillon.FlagLate) {
+				s.lates.see(run, reach)
+			}
 			switch {
 			case run.State == carillon.StateWaiting && !run.Has(carillon.FlagOnHold):
 				if run.Wake <= now && run.NeedsNoDecision(now) && run.Hold == "" {

@@ -104,6 +104,7 @@ func (s *Scheduler) sweepNext(ctx context.Context, pos carillon.WakePos, shards 
 		return carillon.WakePos{}
 	}
 	s.floor.raise(pos, shards, runs, now)
+	s.seeLates(runs)
 	late, _ := split(woken(runs), func(r *carillon.Run) bool { return now.Sub(r.Wake) > overdue })
 	// Runs for which there is no worker come to a closed gate here: else they would wait there for a claim.
 	gated, late := split(late, func(r *carillon.Run) bool { return !r.Unattended() && s.mayBeGated(r) })

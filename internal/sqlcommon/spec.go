@@ -30,6 +30,9 @@ type spec struct {
 	Overlap   *carillon.Overlap   `json:"overlap,omitempty"`
 	Misfire   *carillon.Misfire   `json:"misfire,omitempty"`
 	Retention *carillon.Retention `json:"retention,omitempty"`
+	OnFailure *carillon.Hook      `json:"on_failure,omitempty"`
+	OnSuccess *carillon.Hook      `json:"on_success,omitempty"`
+	Late      *carillon.Hook      `json:"late,omitempty"`
 }
 
 // usual has the values of a definition for the fields that its spec leaves out. They are written out here and
@@ -47,8 +50,12 @@ var usual = carillon.Definition{
 
 // Encode returns the spec of a definition whose job row holds due; nil if all values are usual.
 func Encode(d *carillon.Definition, due carillon.Time) ([]byte, error) {
-	s := spec{Labels: d.Labels, Needs: d.Needs, Limits: d.Limits, Unique: d.Unique}
-	differs := len(d.Labels) > 0 || len(d.Needs) > 0 || len(d.Limits) > 0 || d.Unique != nil
+	s := spec{
+		Labels: d.Labels, Needs: d.Needs, Limits: d.Limits, Unique: d.Unique,
+		OnFailure: d.OnFailure, OnSuccess: d.OnSuccess, Late: d.Late,
+	}
+	differs := len(d.Labels) > 0 || len(d.Needs) > 0 || len(d.Limits) > 0 || d.Unique != nil ||
+		d.OnFailure != nil || d.OnSuccess != nil || d.Late != nil
 	differs = unless(&s.Queue, &d.Queue, usual.Queue) || differs
 	differs = unless(&s.Priority, &d.Priority, usual.Priority) || differs
 	differs = unless(&s.FairBy, &d.FairBy, usual.FairBy) || differs
@@ -97,6 +104,7 @@ func Decode(b []byte, due carillon.Time, d *carillon.Definition) error {
 		usual.Queue, usual.Priority, usual.Timeout, usual.Retry, usual.Overlap, usual.Misfire, usual.Retention
 	d.FairBy, d.FairWeight, d.Unique = usual.FairBy, usual.FairWeight, nil
 	d.PauseAfter = usual.PauseAfter
+	d.OnFailure, d.OnSuccess, d.Late = nil, nil, nil
 	d.Needs, d.Limits, d.Schedule = nil, nil, carillon.Schedule{At: due}
 	d.Target = carillon.Target{Handler: &carillon.Handler{}}
 	if len(b) == 0 {
@@ -115,6 +123,7 @@ func Decode(b []byte, due carillon.Time, d *carillon.Definition) error {
 		d.Labels = map[string]string{}
 	}
 	d.Needs, d.Limits, d.Unique = s.Needs, s.Limits, s.Unique
+	d.OnFailure, d.OnSuccess, d.Late = s.OnFailure, s.OnSuccess, s.Late
 	set(&d.Queue, s.Queue)
 	set(&d.Priority, s.Priority)
 	set(&d.FairBy, s.FairBy)

@@ -105,7 +105,10 @@ func definitionOfAll(t *testing.T) carillon.Definition {
 		"limits":[{"key":"a","concurrency":3,"rate":"10/m","burst":5,"weight":2}],
 		"unique":{"key":"k","for":"5s"},
 		"payload":{"a":[1]},"timeout":"5s","schedule":{"cron":"0 3 * * *"},"target":{"handler":{}},
-		"retry":{"max_attempts":3},"overlap":"queue","misfire":"once","retention":{"runs":"1d"}}`), now)
+		"retry":{"max_attempts":3},"overlap":"queue","misfire":"once","retention":{"runs":"1d"},
+		"on_failure":{"job":{"priority":0,"target":{"command":{"shell":"true"}},"retry":{"jitter":0}}},
+		"on_success":{"webhook":{"url":"https://x.test","secret":"0123456789012345678901234"}},
+		"late":{"after":"5m","job":{"type":"p","target":{"handler":{}},"payload":{"a":1}}}}`), now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,6 +31,11 @@ var samples = map[reflect.Type]any{
 	reflect.TypeFor[*carillon.Unique](): &carillon.Unique{
 		Key: "a", For: carillon.Duration(time.Minute), OnConflict: carillon.ConflictReplace,
 	},
+	reflect.TypeFor[*carillon.Hook](): &carillon.Hook{Job: &carillon.HookJob{
+		Type: "page", Labels: map[string]string{"a": "b"}, Priority: carillon.Zero,
+		Target: carillon.Target{Handler: &carillon.Handler{}}, Timeout: carillon.Zero,
+		Retry: carillon.Retry{MaxAttempts: 7, Jitter: carillon.Zero},
+	}},
 	reflect.TypeFor[carillon.MisfirePolicy](): carillon.MisfireAll,
 	reflect.TypeFor[map[string]string]():      map[string]string{"a": "b"},
 	reflect.TypeFor[json.RawMessage]():        json.RawMessage(`{"a":1}`),
