@@ -24,7 +24,9 @@ func (g *Guard) SignaledRun() (RunID, bool) {
 
 // SendSignal is the change that sends a signal to a run of a workflow. A signal that comes before its node
 // waits is kept until it does. workflow is the job of the version of the run.
-func SendSignal(workflow *Job, run *Run, name string, payload json.RawMessage) (Change, error) {
+func SendSignal(
+	workflow *Job, run *Run, name string, payload json.RawMessage, now Time,
+) (Change, error) {
 	var names []string
 	known := false
 	for i := range workflow.Target.Workflow.Nodes {
@@ -50,6 +52,9 @@ func SendSignal(workflow *Job, run *Run, name string, payload json.RawMessage) (
 	if len(payload) == 0 {
 		payload = json.RawMessage("null")
 	}
-	guard := Guard{Namespace: run.Namespace, Key: run.ID.SignalKey(name), Value: payload}
+	guard := Guard{
+		Namespace: run.Namespace, Key: run.ID.SignalKey(name), Value: payload,
+		Expires: now.Add(2 * unusedProgress), // the end of the run removes it, if the run ever begins
+	}
 	return Change{Guards: []Guard{guard}, Runs: []Run{*run}}, nil
 }

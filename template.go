@@ -65,7 +65,10 @@ const (
 	nodesPlaceholder = "nodes"
 	itemPlaceholder  = "item"
 	indexPlaceholder = "index"
-	resultWord       = "result"
+	// dollarPlaceholder is a $ in a text that is filled more than once: no value can make a placeholder with
+	// what stands beside it.
+	dollarPlaceholder = "dollar"
+	resultWord        = "result"
 )
 
 // templateError says what is wrong with a template, and what would be right.
@@ -102,6 +105,10 @@ func parseTemplate(s string) (template, error) {
 			return template{}, badTemplate(
 				"a ${ has no closing }", "a } for the ${ before %q, or $${ for a literal ${", head(rest),
 			)
+		}
+		if name == dollarPlaceholder {
+			t.parts, s = append(t.parts, templatePart{name: name}), after
+			continue
 		}
 		if count++; count > maxPlaceholders {
 			return template{}, badTemplate("too many placeholders", "at most %d", maxPlaceholders)
@@ -205,6 +212,8 @@ func (t template) expand(run *Run, job *Job) ([]byte, error) {
 		switch {
 		case part.name == "":
 			b.WriteString(part.literal)
+		case part.name == dollarPlaceholder:
+			b.WriteByte('$')
 		case part.ofNode():
 			b.WriteString("null") // the node that handed the run out has filled it in
 		case part.name != payloadPlaceholder:

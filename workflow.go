@@ -13,6 +13,9 @@ import (
 // MaxWorkflowNodes bounds the nodes of a workflow, and the items of a node that maps over a list.
 const MaxWorkflowNodes = 10_000
 
+// maxEdges bounds the work that the end of a node causes.
+const maxEdges = 100_000
+
 // maxWorkflow bounds the definition of a workflow as JSON. Other targets are much smaller.
 const maxWorkflow = 8 << 20
 
@@ -218,6 +221,7 @@ func (d *Definition) admitWorkflow() *FieldError {
 // admit checks the definition of a node.
 func (n *WorkflowNode) admit(of *Definition) *FieldError {
 	def := &n.Definition
+	wait := def.Target.Wait != nil
 	for _, f := range []struct {
 		field string
 		given bool
@@ -230,6 +234,10 @@ func (n *WorkflowNode) admit(of *Definition) *FieldError {
 		{"owner", !n.admitted && def.Owner != "" && def.Owner != of.Owner, "the owner of the workflow"},
 		{"retention", def.Retention != Retention{}, "the retention of the workflow"},
 		{"target.workflow", def.Target.Workflow != nil, "a target that is no workflow"},
+		{"needs", wait && len(def.Needs) > 0, "no needs: no worker performs a wait"},
+		{"limits", wait && len(def.Limits) > 0, "no limits: no worker performs a wait"},
+		{"timeout", wait && def.Timeout != 0, "target.wait.timeout"},
+		{"retry", wait && !n.admitted && !def.Retry.Equal(Retry{}), "no retry of a wait"},
 	} {
 		if f.given {
 			return invalid(f.field, "", "%s", f.want).because("it is given")
@@ -244,6 +252,11 @@ func (n *WorkflowNode) admit(of *Definition) *FieldError {
 		def.fill(by)
 		def.fill(Definition{})
 		n.admitted = true
+	}
+	for key := range def.Labels {
+		if strings.HasPrefix(key, reservedLabel) {
+			return invalid("labels", key, "a key that does not begin with %s", reservedLabel)
+		}
 	}
 	if n.Join == "" {
 		n.Join = JoinAll
@@ -260,6 +273,13 @@ func (n *WorkflowNode) admit(of *Definition) *FieldError {
 
 // admitEdges checks that each edge leads to a node, and that no node comes after itself.
 func (w *Workflow) admitEdges(names map[string]int) *FieldError {
+	edges := 0
+	for i := range w.Nodes {
+		edges += len(w.Nodes[i].After)
+	}
+	if edges > maxEdges {
+		return invalid("nodes", edges, "at most %d edges", maxEdges).because("the nodes have %d edges", edges)
+	}
 	for i := range w.Nodes {
 		node := &w.Nodes[i]
 		seen := make(map[string]bool, len(node.After))
@@ -342,16 +362,16 @@ func (w *Workflow) path(from []int, last, first int) []string {
 // maxShownPath bounds the names in an error.
 const maxShownPath = 20
 
-// precedes says of each node whether it ends before the given node begins: what a template can name.
-func (w *Workflow) precedes(node int) []bool {
+// follows says of each node whether it comes after the given one, also through others.
+func (w *Workflow) follows(node int) []bool {
 	g, is := w.graph(), make([]bool, len(w.Nodes))
 	for stack := []int{node}; len(stack) > 0; {
 		at := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
-		for _, l := range g.before[at] {
-			if !is[l.node] {
-				is[l.node] = true
-				stack = append(stack, l.node)
+		for _, next := range g.after[at] {
+			if !is[next] {
+				is[next] = true
+				stack = append(stack, next)
 			}
 		}
 	}

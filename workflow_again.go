@@ -20,10 +20,11 @@ func (p *Progress) reopen(w *Workflow, node int) (ended []int) {
 			}
 		}
 	}
+	seen := make([]bool, len(p.nodes))
 	for _, i := range reset[1:] {
 		for _, l := range g.before[i] {
-			if p.State(l.node).Ended() && !slices.Contains(ended, l.node) {
-				ended = append(ended, l.node)
+			if p.State(l.node).Ended() && !seen[l.node] {
+				seen[l.node], ended = true, append(ended, l.node)
 			}
 		}
 	}
@@ -67,7 +68,9 @@ const unusedProgress = 365 * 24 * time.Hour
 // Resume is the guard of a run that goes on where one with this progress ended: nodes that succeeded, or were
 // skipped by a caller, are not begun again. base is the first of a block of ids, one for each node.
 func (p *Progress) Resume(run *Run, base JobID, now Time) (Guard, error) {
-	next := &Progress{Bases: append([]JobID{base}, p.Bases...), nodes: make([]byte, len(p.nodes))}
+	next := &Progress{
+		Version: run.Version, Bases: append([]JobID{base}, p.Bases...), nodes: make([]byte, len(p.nodes)),
+	}
 	if len(next.Bases) > maxGenerations {
 		return Guard{}, fmt.Errorf("%w: the workflow was resumed %d times in a row: retry it from the "+
 			"beginning", ErrConflict, maxGenerations-1)

@@ -15,7 +15,8 @@ func ProgressOf(value []byte) (*Progress, error) {
 	}
 	r := numbers{value[1:], true}
 	p := &Progress{
-		Stop: Stop(r.next()), Payload: r.next() == 1, Start: Time(r.next()), Open: int(r.next()),
+		Stop: Stop(r.next()), Payload: r.next() == 1, Version: int32(r.next()),
+		Start: Time(r.next()), Open: int(r.next()),
 	}
 	for range min(r.next(), maxGenerations) {
 		p.Bases = append(p.Bases, JobID(r.next()))
@@ -43,7 +44,7 @@ func (p *Progress) Value() []byte {
 		payload = 1
 	}
 	for _, n := range []uint64{
-		uint64(p.Stop), payload, uint64(p.Start), uint64(p.Open), uint64(len(p.Bases)),
+		uint64(p.Stop), payload, uint64(p.Version), uint64(p.Start), uint64(p.Open), uint64(len(p.Bases)),
 	} {
 		b = binary.AppendUvarint(b, n)
 	}

@@ -49,13 +49,13 @@ func (f flow) progress(g *Guard) *Progress {
 func (e *PartEnd) EndOf(workflow *Job) Fold {
 	f := flow{workflow, e.Run}
 	fold := f.fold(func(p *Progress, _ Time) bool {
-		if p.State(e.Node) != NodeActive {
-			return true // a caller passed it meanwhile
+		if !p.counts(e.Part, e.Job) {
+			return true // a caller skipped the node meanwhile, or its list was read again
 		}
-		if e.Item < 0 {
-			p.end(f.workflow(), e.Node, e.State)
-		} else if m := p.Map(e.Node); m != nil && m.Open > 0 {
+		if m := p.Map(e.Node); m != nil {
 			p.endItem(f.workflow(), m, e.State)
+		} else {
+			p.end(f.workflow(), e.Node, e.State)
 		}
 		return true
 	})
@@ -83,8 +83,11 @@ func StartOf(workflow *Job, run *Run, base JobID) Fold {
 	})
 	step, insert := fold.Step, fold.Insert
 	first := func(g Guard) Guard {
-		if len(g.Value) == 0 {
-			g.Value = NewProgress(len(f.workflow().Nodes), base).Value()
+		// A caller may have edited the workflow since it prepared the progress.
+		if p := f.progress(&g); p == nil || p.Version != workflow.Version {
+			p = NewProgress(len(f.workflow().Nodes), base)
+			p.Version = workflow.Version
+			g.Value = p.Value()
 		}
 		g.Expires = 0
 		return g
@@ -122,7 +125,7 @@ func RetryOf(workflow *Job, id RunID, node int) Fold {
 
 // AgainOf is the fold for a caller's retry of the run of a part: its node goes on. The caller inserts the
 // run.
-func (part Part) AgainOf(workflow *Job) Fold {
+func (part Part) AgainOf(workflow *Job, job JobID) Fold {
 	f := flow{workflow, part.Run}
 	fold := f.fold(func(p *Progress, _ Time) bool {
 		state := p.State(part.Node)
@@ -131,10 +134,11 @@ func (part Part) AgainOf(workflow *Job) Fold {
 		switch {
 		case !p.goesOn():
 			return false
-		case part.Item >= 0 && m != nil && m.Bad > 0 && (bad || state == NodeActive):
+		case part.Item >= 0 && m != nil && m.Bad > 0 && (bad || state == NodeActive) &&
+			m.Base.Nth(part.Item) == job:
 			p.retryItem(f.workflow(), m)
 			return true
-		case part.Item < 0 && bad:
+		case part.Item < 0 && bad && m == nil && f.workflow().Nodes[part.Node].Map == "":
 			p.retry(f.workflow(), part.Node)
 			return true
 		}
@@ -148,6 +152,18 @@ func (part Part) AgainOf(workflow *Job) Fold {
 		return slices.DeleteFunc(changes, func(c Change) bool { return c.Runs[0].ID.Job == own })
 	}
 	return fold
+}
+
+// LoseOf is the fold for a node whose job is gone, so that no run of it can end any more.
+func LoseOf(workflow *Job, id RunID, node int) Fold {
+	f := flow{workflow, id}
+	return f.fold(func(p *Progress, _ Time) bool {
+		if p.State(node) != NodeActive {
+			return false
+		}
+		p.end(f.workflow(), node, NodeCanceled)
+		return true
+	})
 }
 
 // PassOf is the fold that lets those that follow a node go on as if it had succeeded.
@@ -188,6 +204,30 @@ func ExpandOf(workflow *Job, id RunID, node int, items []json.RawMessage, base J
 	return fold
 }
 
+// The bounds of what the lists of a run add to the store.
+const (
+	maxItems     = 100_000  // of all lists of a run
+	maxItemBytes = 16 << 20 // of the payloads of one list
+)
+
+// TooMany says why the items of a node cannot be inserted: a small definition must not become gigabytes.
+func (p *Progress) TooMany(node *WorkflowNode, items []json.RawMessage) error {
+	total, size, values := len(items), 0, max(node.values(), 1)
+	for _, m := range p.Maps {
+		total += m.Items
+	}
+	for _, item := range items {
+		size += len(node.Payload) + node.Target.weight() + values*len(item)
+	}
+	switch {
+	case total > maxItems:
+		return fmt.Errorf("map: the lists of the workflow have more than %d items", maxItems)
+	case size > maxItemBytes:
+		return fmt.Errorf("map: the payloads of %d items would have %d MiB: at most 16", len(items), size>>20)
+	}
+	return nil
+}
+
 // FailOf is the fold that fails a node whose list cannot be read, with the reason.
 func FailOf(workflow *Job, id RunID, node int, reason string) Fold {
 	f := flow{workflow, id}
@@ -225,7 +265,7 @@ func (f flow) inserted(was, is *Progress, now Time) (changes []Change) {
 		}
 		before, after := was.State(i), is.State(i)
 		switch {
-		case is.begins(i, before, after):
+		case begins(before, after):
 			changes = append(changes, f.insert(was, is, i, func(run *Run, _ *Job) {}, now))
 		case is.endsUnheld(i, before, after):
 			changes = append(changes, f.insert(was, is, i, func(run *Run, job *Job) {

@@ -2,6 +2,7 @@ package carillon_test
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -321,7 +322,7 @@ func (f *flowWorld) advance(p *carillon.Progress) {
 			}
 		}
 	}
-	end := carillon.PartEnd{Part: part, Namespace: "default", State: state}
+	end := carillon.PartEnd{Part: part, Namespace: "default", Job: id, State: state}
 	f.fold(end.EndOf(f.job))
 }
 
@@ -347,5 +348,19 @@ func (f *flowWorld) change(p *carillon.Progress) {
 	}
 	if won := f.fold(carillon.PassOf(f.job, f.run.ID, i)); won != may {
 		f.Fatalf("a skip of a node that is %s: %t", state, won)
+	}
+}
+
+func TestStatesOfNodesAreReadAsTheyAreWritten(t *testing.T) {
+	for state := carillon.NodePending; state <= carillon.NodePassed; state++ {
+		text, err := state.MarshalText()
+		var read carillon.NodeState = 99
+		if err = errors.Join(err, read.UnmarshalText(text)); err != nil || read != state {
+			t.Errorf("%s is read as %d: %v", text, read, err)
+		}
+	}
+	var read carillon.NodeState
+	if err := read.UnmarshalText([]byte("done")); !errors.Is(err, carillon.ErrInvalid) {
+		t.Errorf("an unknown state: %v", err)
 	}
 }

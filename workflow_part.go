@@ -55,6 +55,7 @@ func (p Part) label() string {
 type PartEnd struct {
 	Part
 	Namespace string
+	Job       JobID // whose run ended: the list of a node can have been read again since
 	State     NodeState
 }
 
@@ -97,6 +98,6 @@ func (c *Change) endParts(job *Job) {
 		case StateCanceled, StateSkipped: // dropped by a gate
 			state = NodeCanceled
 		}
-		c.Parts = append(c.Parts, PartEnd{part, job.Namespace, state})
+		c.Parts = append(c.Parts, PartEnd{part, job.Namespace, job.ID, state})
 	}
 }

@@ -31,13 +31,18 @@ func parseNodePlaceholder(name string) (templatePart, bool) {
 // eachPlaceholder calls f with the placeholders of a node: those in the texts of its payload, in the body of
 // an HTTP request, and its map. where is the field.
 func (n *WorkflowNode) eachPlaceholder(f func(where string, part *templatePart) *FieldError) *FieldError {
+	count := 0
 	check := func(where, text string) *FieldError {
 		t, err := parseTemplate(text)
 		if bad, is := err.(*templateError); is {
 			return invalid(where, text, "%s", bad.want).because("%s", bad.wrong)
 		}
 		for i := range t.parts {
-			if t.parts[i].name != "" {
+			if t.parts[i].name != "" && t.parts[i].name != dollarPlaceholder {
+				if count++; count > maxPlaceholders {
+					return invalid(where, text, "at most %d placeholders in a node", maxPlaceholders).
+						because("there are more than %d", maxPlaceholders)
+				}
 				if err := f(where, &t.parts[i]); err != nil {
 					return err
 				}
@@ -67,11 +72,18 @@ func (n *WorkflowNode) eachPlaceholder(f func(where string, part *templatePart) 
 	return fault
 }
 
+// values is how many placeholders a node has.
+func (n *WorkflowNode) values() (count int) {
+	_ = n.eachPlaceholder(func(string, *templatePart) *FieldError { count++; return nil })
+	return count
+}
+
 // admitPlaceholders checks that nodes use only the results of nodes that end before they begin.
 func (w *Workflow) admitPlaceholders() *FieldError {
+	reached := map[int][]bool{}
 	for i := range w.Nodes {
 		node := &w.Nodes[i]
-		names := nodeNames{workflow: w, node: i}
+		names := nodeNames{workflow: w, node: i, reached: reached}
 		err := node.eachPlaceholder(names.admit)
 		switch {
 		case err != nil || node.Map == "":
@@ -87,11 +99,14 @@ func (w *Workflow) admitPlaceholders() *FieldError {
 	return nil
 }
 
+// maxNamed bounds the work of admitting a workflow: each such node costs a walk through the graph.
+const maxNamed = 1000
+
 // nodeNames checks which values a node can use.
 type nodeNames struct {
 	workflow *Workflow
 	node     int
-	before   []bool // nodes that end before it begins; nil: not known yet
+	reached  map[int][]bool // of nodes that templates name: those that come after them
 }
 
 func (n *nodeNames) admit(where string, part *templatePart) *FieldError {
@@ -112,10 +127,14 @@ func (n *nodeNames) admit(where string, part *templatePart) *FieldError {
 		if slices.ContainsFunc(w.graph().before[n.node], isFrom) { // most often
 			return nil
 		}
-		if n.before == nil {
-			n.before = w.precedes(n.node)
+		if n.reached[from] == nil {
+			if len(n.reached) == maxNamed {
+				return invalid(where, part.text(), "at most %d nodes that templates of others than the next "+
+					"nodes name", maxNamed)
+			}
+			n.reached[from] = w.follows(from)
 		}
-		if !n.before[from] {
+		if !n.reached[from][n.node] {
 			return invalid(where, part.text(), "a node that %s comes after, also through others", node.Name).
 				because("%s does not come after %s", node.Name, part.node)
 		}

@@ -1,6 +1,9 @@
 package carillon
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // NodeState is where a node of a workflow stands in one run of it.
 type NodeState byte
@@ -23,7 +26,15 @@ var nodeStates = []string{
 func (s NodeState) String() string               { return nodeStates[s] }
 func (s NodeState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-func (s *NodeState) UnmarshalText(b []byte) error { return unmarshalState(s, nodeStates, b) }
+// UnmarshalText reads what MarshalText writes.
+func (s *NodeState) UnmarshalText(b []byte) error {
+	i := slices.Index(nodeStates, string(b))
+	if i < 0 {
+		return invalid("state", string(b), "one of %s", strings.Join(nodeStates, ", "))
+	}
+	*s = NodeState(i)
+	return nil
+}
 
 // Ended says that nothing more becomes of the node, unless a caller retries it.
 func (s NodeState) Ended() bool { return s >= NodeSucceeded }
@@ -33,10 +44,11 @@ func (s NodeState) Ended() bool { return s >= NodeSucceeded }
 type Progress struct {
 	// Bases are the first job ids of the run and of those that it resumes, the run's own first. The job of
 	// the node with index i is Bases[generation].Nth(i).
-	Bases []JobID
-	Start Time // 0: the run has not begun
-	Stop  Stop // why the nodes that have not ended are stopped
-	Open  int  // nodes that have not ended
+	Bases   []JobID
+	Version int32 // of the workflow's definition
+	Start   Time  // 0: the run has not begun
+	Stop    Stop  // why the nodes that have not ended are stopped
+	Open    int   // nodes that have not ended
 	// Payload says that the run has a payload: nodes without one of their own get it.
 	Payload bool
 	Maps    []MapProgress
@@ -113,7 +125,7 @@ func (p *Progress) NeedsLook() bool {
 func (p *Progress) set(node int, to NodeState) {
 	was := p.State(node)
 	p.nodes[node] = p.nodes[node]&^nodeStateBits | byte(to)
-	if p.begins(node, was, to) || p.endsUnheld(node, was, to) {
+	if begins(was, to) || p.endsUnheld(node, was, to) {
 		p.nodes[node] = byte(to) | nodeHasJob // of this run
 	}
 	switch {
@@ -127,8 +139,21 @@ func (p *Progress) set(node int, to NodeState) {
 // goesOn says that the run neither stops nor is over: a caller can still change what becomes of its nodes.
 func (p *Progress) goesOn() bool { return p.Stop == StopNone && p.Open > 0 }
 
+// counts says that the end of a part is that of its node, or of an item of it.
+func (p *Progress) counts(part Part, job JobID) bool {
+	m := p.Map(part.Node)
+	switch {
+	case p.State(part.Node) != NodeActive:
+		return false
+	case m != nil:
+		return part.Item >= 0 && m.Open > 0 && m.Base.Nth(part.Item) == job
+	}
+	own, _ := p.JobOf(part.Node)
+	return part.Item < 0 && own == job
+}
+
 // begins says that a node gets a run. The items of an expanded one have jobs of their own.
-func (p *Progress) begins(_ int, was, is NodeState) bool {
+func begins(was, is NodeState) bool {
 	return is == NodeActive && was != NodeActive && was != NodeExpanding
 }
 

@@ -14,7 +14,7 @@ func texts(v any, f func(text string) (any, error)) (any, error) {
 	var err error
 	switch v := v.(type) {
 	case string:
-		if !strings.Contains(v, "${") {
+		if !strings.Contains(v, "$") {
 			return v, nil
 		}
 		return f(v)
@@ -171,7 +171,9 @@ func (v *Values) fillText(text string) (any, error) {
 		case part.name == "" && v.Results != nil:
 			b.WriteString(part.literal) // the last time: $${ becomes ${
 		case part.name == "":
-			b.WriteString(strings.ReplaceAll(part.literal, "${", "$${"))
+			b.WriteString(escapeText(part.literal))
+		case part.name == dollarPlaceholder && v.Results != nil:
+			b.WriteByte('$')
 		case !known:
 			b.WriteString(part.text())
 		default:
@@ -193,7 +195,7 @@ func plainText(value any, again bool) string {
 		text = string(b)
 	}
 	if again {
-		text = strings.ReplaceAll(text, "${", "$${")
+		text = escapeText(text)
 	}
 	return text
 }
@@ -202,10 +204,14 @@ func plainText(value any, again bool) string {
 func escaped(value any) any {
 	copied, _ := decodeNumbers(must(marshal(value))) // others use the value too
 	copied, _ = texts(copied, func(text string) (any, error) {
-		return strings.ReplaceAll(text, "${", "$${"), nil
+		return escapeText(text), nil
 	})
 	return copied
 }
+
+// escapeText is a text that will be filled again, in which nothing is a placeholder, whatever stands
+// beside it.
+func escapeText(text string) string { return strings.ReplaceAll(text, "$", "${"+dollarPlaceholder+"}") }
 
 func must(b []byte, err error) []byte {
 	if err != nil {
@@ -220,11 +226,11 @@ func (t template) fill(value func(part *templatePart) (any, bool)) string {
 	for i := range t.parts {
 		part := &t.parts[i]
 		if part.name == "" {
-			b.WriteString(strings.ReplaceAll(part.literal, "${", "$${"))
+			b.WriteString(escapeText(part.literal))
 			continue
 		}
 		if v, known := value(part); known {
-			b.WriteString(strings.ReplaceAll(jsonText(v), "${", "$${"))
+			b.WriteString(escapeText(jsonText(v)))
 		} else {
 			b.WriteString(part.text())
 		}

@@ -18,7 +18,8 @@ import (
 // EndToEnd runs whole scenarios on a house over the store: what users are promised, in their words.
 func EndToEnd(t *testing.T, open func(t *testing.T) carillon.Store) {
 	all := slices.Concat(
-		scenarios, downtimes, clocks, selective, repeats, uniques, failures, workflows, hooks,
+		scenarios, downtimes, clocks, selective, repeats, uniques, failures, workflows,
+		workflowsAgain, hooks,
 	)
 	for _, s := range all {
 		t.Run(s.name, func(t *testing.T) {

@@ -116,7 +116,6 @@ func (c *Conductor) start(ctx context.Context, runs []carillon.Run) error {
 	var changes []carillon.Change
 	var ids, waits []carillon.RunID
 	for _, candidate := range candidates {
-		candidate.Limits = nil // they are for what workers perform
 		verdict, change := candidate.Decide(now)
 		if verdict == carillon.VerdictHold {
 			continue
@@ -142,6 +141,9 @@ func (c *Conductor) start(ctx context.Context, runs []carillon.Run) error {
 		again = append(again, ids[i])
 	}
 	c.cfg.Redecide(again)
+	if len(again) > 0 {
+		await.For(ctx, 10*time.Millisecond) // a start that is refused again and again must not take a core
+	}
 	for _, id := range waits {
 		c.lookAt(id) // it may be over already
 	}

@@ -166,6 +166,11 @@ func (f *flow) result(ctx context.Context, node int) ([]byte, error) {
 	if m := f.progress.Map(node); m != nil {
 		return f.items(ctx, m)
 	}
+	return f.latest(ctx, id, f.job.Target.Workflow.Nodes[node].Name)
+}
+
+// latest is the result of the latest run of a job that succeeded.
+func (f *flow) latest(ctx context.Context, id carillon.JobID, name string) ([]byte, error) {
 	page, err := f.store.FindRuns(ctx, carillon.RunQuery{
 		Namespace: f.job.Namespace, Job: id, States: []carillon.State{carillon.StateSucceeded}, Limit: 1,
 	})
@@ -173,7 +178,7 @@ func (f *flow) result(ctx context.Context, node int) ([]byte, error) {
 		return nil, err
 	}
 	if len(page.Runs) == 0 { // null in its place would be a lie
-		return nil, &unusableError{"the result of " + f.job.Target.Workflow.Nodes[node].Name +
+		return nil, &unusableError{"the result of " + name +
 			" is no longer kept: retention.runs of the workflow is shorter than its run"}
 	}
 	runs, err := f.store.Runs(ctx, []carillon.RunID{page.Runs[0].ID}, true)
@@ -220,25 +225,22 @@ func (f *flow) itemResults(
 	if err != nil {
 		return nil, err
 	}
-	found := make(map[carillon.JobID][]byte, len(runs))
+	found := make(map[carillon.JobID][]byte, len(ids))
 	for i := range runs {
-		run := &runs[i]
-		if run.State != carillon.StateSucceeded {
-			page, err := f.store.FindRuns(ctx, carillon.RunQuery{
-				Namespace: f.job.Namespace, Job: run.ID.Job, Limit: 1,
-				States: []carillon.State{carillon.StateSucceeded},
-			})
-			if err != nil || len(page.Runs) == 0 {
-				return nil, err
-			}
-			again, err := f.store.Runs(ctx, []carillon.RunID{page.Runs[0].ID}, true)
-			if err != nil || len(again) == 0 {
-				return nil, err
-			}
-			run = &again[0]
+		if runs[i].State != carillon.StateSucceeded {
+			continue
 		}
-		if run.Output != nil {
-			found[run.ID.Job] = run.Output.Result
+		found[runs[i].ID.Job] = nil
+		if runs[i].Output != nil {
+			found[runs[i].ID.Job] = runs[i].Output.Result
+		}
+	}
+	for _, id := range ids {
+		if _, has := found[id.Job]; has {
+			continue
+		}
+		if found[id.Job], err = f.latest(ctx, id.Job, "an item"); err != nil {
+			return nil, err
 		}
 	}
 	return found, nil

@@ -84,22 +84,35 @@ func (c *Conductor) end(ctx context.Context, of *carillon.Candidate, p *carillon
 
 // stop notes that the run stops. The next look, which the commit sets off, stops the nodes that go on.
 func (c *Conductor) stop(ctx context.Context, of *carillon.Candidate, why carillon.Stop) error {
-	_, err := c.cfg.Ledger.Commit(ctx, []carillon.Change{{
+	lost, err := c.cfg.Ledger.Commit(ctx, []carillon.Change{{
 		Folds: []carillon.Fold{carillon.StopOf(of.Job, of.Run.ID, why)},
 	}})
+	if err != nil {
+		return err
+	}
+	if len(lost) > 0 {
+		return c.finish(ctx, of, carillon.Outcome{
+			Kind: carillon.OutcomeStopped, Reason: "its progress does not fit its definition",
+		}, none)
+	}
 	c.lookAt(of.Run.ID)
-	return err
+	return nil
 }
 
 // stopNodes cancels the jobs of the nodes that have not ended. To cancel one again does no harm.
 func (c *Conductor) stopNodes(ctx context.Context, of *carillon.Candidate, p *carillon.Progress) error {
 	var stops errgroup.Group
 	stops.SetLimit(width)
-	cancel := func(id carillon.JobID) {
+	cancel := func(node int, id carillon.JobID) {
 		stops.Go(func() error {
 			_, err := c.cfg.Ledger.CancelUnfinishedJob(ctx, of.Run.Namespace, id, false)
-			if errors.Is(err, carillon.ErrConflict) || errors.Is(err, carillon.ErrNotFound) {
-				return nil // it has ended
+			switch {
+			case errors.Is(err, carillon.ErrConflict): // it has ended
+				return nil
+			case errors.Is(err, carillon.ErrNotFound): // retention has removed it: no run of it will end
+				_, err = c.cfg.Ledger.Commit(ctx, []carillon.Change{{
+					Folds: []carillon.Fold{carillon.LoseOf(of.Job, of.Run.ID, node)},
+				}})
 			}
 			return err
 		})
@@ -110,12 +123,12 @@ func (c *Conductor) stopNodes(ctx context.Context, of *carillon.Candidate, p *ca
 		}
 		if m := p.Map(node); m != nil {
 			for i := range m.Items {
-				cancel(m.Base.Nth(i))
+				cancel(node, m.Base.Nth(i))
 			}
 			continue
 		}
 		id, _ := p.JobOf(node)
-		cancel(id)
+		cancel(node, id)
 	}
 	return stops.Wait()
 }
@@ -131,6 +144,9 @@ func (c *Conductor) expandAll(ctx context.Context, of *carillon.Candidate, p *ca
 		items, bad, err := f.list(ctx, w.Nodes[node].Map)
 		if err != nil {
 			return err
+		}
+		if bad == nil {
+			bad = p.TooMany(&w.Nodes[node], items)
 		}
 		fold := carillon.Fold{}
 		if bad != nil {

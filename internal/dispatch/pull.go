@@ -200,7 +200,7 @@ func weight(candidate *carillon.Candidate) int {
 	if candidate.Run.Has(carillon.FlagOwnPayload) {
 		return carillon.MaxPayload
 	}
-	if candidate.Run.Has(carillon.FlagPart) {
+	if _, part := candidate.Job.Part(); part {
 		if _, needs := candidate.Job.NeedsValues(); needs {
 			return carillon.MaxPayload
 		}

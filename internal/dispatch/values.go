@@ -3,14 +3,14 @@ package dispatch
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/worker/protocol"
 )
 
-// withValues fills the placeholders of runs that are nodes of workflows. It leaves out runs whose values
-// it cannot read now: no worker lists them, so the watch loop takes them back. A run whose values are no
-// good, for example too large, fails.
+// withValues fills the placeholders of runs that are nodes of workflows. Runs whose values it cannot read now
+// are lost, and wait for a moment. A run whose values are no good, for example too large, fails.
 func (d *Dispatcher) withValues(
 	ctx context.Context, tasks []protocol.Task, worker string,
 ) []protocol.Task {
@@ -20,7 +20,7 @@ func (d *Dispatcher) withValues(
 	var parts []int
 	var jobs []*carillon.Job
 	for i := range tasks {
-		if tasks[i].Run.Has(carillon.FlagPart) {
+		if _, is := tasks[i].Job.Part(); is { // also a run that was added beside the workflow
 			parts, jobs = append(parts, i), append(jobs, tasks[i].Job)
 		}
 	}
@@ -30,7 +30,10 @@ func (d *Dispatcher) withValues(
 	filled, bad, err := d.cfg.Fill(ctx, jobs)
 	if err != nil {
 		d.cfg.Logger.Error("read the values of nodes", "error", err, "runs", len(parts))
-		return slices.DeleteFunc(tasks, func(t protocol.Task) bool { return t.Run.Has(carillon.FlagPart) })
+		filled, bad = jobs, map[int]error{}
+		for k := range parts {
+			bad[k] = err
+		}
 	}
 	var failed []protocol.Report
 	left := map[carillon.RunID]bool{}
@@ -38,10 +41,11 @@ func (d *Dispatcher) withValues(
 		tasks[i].Job = filled[k]
 		if bad[k] != nil {
 			left[tasks[i].Run.ID] = true
-			failed = append(failed, protocol.Report{
-				Held: tasks[i].Held(),
-				End:  &carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: bad[k].Error()},
-			})
+			end := &carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: bad[k].Error()}
+			if err != nil { // the store does not answer now: it is no fault of the run
+				end.Kind, end.RetryAfter = carillon.OutcomeLost, time.Second
+			}
+			failed = append(failed, protocol.Report{Held: tasks[i].Held(), End: end})
 		}
 	}
 	if len(failed) > 0 {

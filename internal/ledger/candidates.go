@@ -54,6 +54,9 @@ func (l *Ledger) Candidates(
 func (l *Ledger) UseLimits(limits func(*carillon.Job) []carillon.Limit) { l.limits = limits }
 
 func (l *Ledger) limitsOf(job *carillon.Job) []carillon.Limit {
+	if job.Target.Workflow != nil || job.Target.Wait != nil {
+		return nil // limits are for what workers perform
+	}
 	if l.limits == nil {
 		return job.Limits
 	}

@@ -52,11 +52,24 @@ func (l *Ledger) foldParts(ctx context.Context, changes []carillon.Change) ([]ca
 			end := &c.Parts[k]
 			workflow := of[carillon.JobVersion{Job: end.Run.Job, Version: end.Version}]
 			if workflow == nil || workflow.Target.Workflow == nil || workflow.Namespace != end.Namespace {
-				continue // retention was over: nothing follows
+				if err := l.mayForget(ctx, end); err != nil {
+					return nil, err
+				}
+				continue
 			}
 			c.Folds = append(c.Folds, end.EndOf(workflow))
 		}
 		c.Parts = nil
 	}
 	return changes, nil
+}
+
+// mayForget returns an error if the run of a workflow goes on whose definition was not found: without its
+// step the end of a node would be lost. If the run has ended, nothing follows.
+func (l *Ledger) mayForget(ctx context.Context, end *carillon.PartEnd) error {
+	runs, err := l.cfg.Store.Runs(ctx, []carillon.RunID{end.Run}, false)
+	if err == nil && len(runs) > 0 && !runs[0].State.Ended() {
+		err = fmt.Errorf("the definition %d of the workflow of %s is missing", end.Version, end.Run)
+	}
+	return err
 }

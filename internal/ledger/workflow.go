@@ -19,7 +19,7 @@ func (l *Ledger) Signal(
 		return carillon.Run{}, err
 	}
 	return l.updateFlow(ctx, namespace, id, func(f *flow, now carillon.Time) (carillon.Change, error) {
-		c, err := carillon.SendSignal(f.job, &f.run, name, payload)
+		c, err := carillon.SendSignal(f.job, &f.run, name, payload, now)
 		if err != nil {
 			return c, err
 		}
@@ -126,10 +126,18 @@ func (f *flow) node(name string) (int, carillon.NodeState, error) {
 }
 
 // RetryNode begins a node once more that failed or was canceled, while the run of its workflow goes on. Nodes
-// that were skipped because of it are decided about again.
+// that were skipped because of it are decided about again. It returns the run that begins; a node with a list
+// reads its list again, and the run is that of the workflow.
 func (l *Ledger) RetryNode(
 	ctx context.Context, namespace string, id carillon.RunID, name string,
 ) (carillon.Run, error) {
+	latest, err := l.latestOf(ctx, namespace, id, name)
+	if err != nil {
+		return carillon.Run{}, err
+	}
+	if !latest.IsZero() {
+		return l.RetryRun(ctx, namespace, latest)
+	}
 	return l.updateFlow(ctx, namespace, id, func(f *flow, _ carillon.Time) (c carillon.Change, err error) {
 		node, state, err := f.node(name)
 		if err != nil {
@@ -145,6 +153,36 @@ func (l *Ledger) RetryNode(
 		}
 		return c, err
 	})
+}
+
+// latestOf is the latest run of a node that has no list; zero: there is none, or the node has a list.
+func (l *Ledger) latestOf(
+	ctx context.Context, namespace string, id carillon.RunID, name string,
+) (carillon.RunID, error) {
+	w, err := l.Snapshot(ctx, namespace, id.Job)
+	if err != nil {
+		return carillon.RunID{}, err
+	}
+	f, err := l.flow(ctx, &w, id)
+	if err != nil {
+		return carillon.RunID{}, err
+	}
+	node, state, err := f.node(name)
+	if err != nil || state != carillon.NodeFailed && state != carillon.NodeCanceled ||
+		f.job.Target.Workflow.Nodes[node].Map != "" {
+		return carillon.RunID{}, err
+	}
+	job, _ := f.progress.JobOf(node)
+	page, err := l.cfg.Store.FindRuns(ctx, carillon.RunQuery{Namespace: namespace, Job: job, Limit: 1})
+	if err != nil {
+		return carillon.RunID{}, err
+	}
+	if len(page.Runs) == 0 {
+		return carillon.RunID{}, fmt.Errorf(
+			"%w: the runs of %s are no longer kept", carillon.ErrConflict, name,
+		)
+	}
+	return page.Runs[0].ID, nil
 }
 
 // deadOf are the dead letters of a job.
@@ -201,6 +239,9 @@ func (l *Ledger) retryPart(
 	}
 	name := f.job.Target.Workflow.Nodes[part.Node].Name
 	_, state, err := f.node(name)
+	if err == nil {
+		err = l.mayRetryPart(ctx, w, of, f.job.Target.Workflow.Nodes[part.Node].Map != "" && part.Item < 0)
+	}
 	if err != nil {
 		return c, run, err
 	}
@@ -216,8 +257,29 @@ func (l *Ledger) retryPart(
 			c.Runs[i].Flags |= carillon.FlagPart
 		}
 	}
-	c.Folds = append(c.Folds, part.AgainOf(f.job))
+	c.Folds = append(c.Folds, part.AgainOf(f.job, w.Job.ID))
 	return c, run, nil
+}
+
+// mayRetryPart says why a run of a part cannot be retried: it is the record of a node with a list,
+// another run of the part goes on, or a later one has ended. Otherwise one item would count for another.
+func (l *Ledger) mayRetryPart(
+	ctx context.Context, w *carillon.JobSnapshot, of *carillon.Run, listed bool,
+) error {
+	if listed {
+		return fmt.Errorf("%w: %s is the record of a node with a list: retry the node, or single items",
+			carillon.ErrConflict, of.ID)
+	}
+	page, err := l.cfg.Store.FindRuns(ctx, carillon.RunQuery{
+		Namespace: w.Job.Namespace, Job: w.Job.ID, Limit: 1,
+	})
+	if err != nil {
+		return err
+	}
+	if len(page.Runs) > 0 && page.Runs[0].ID != of.ID {
+		return fmt.Errorf("%w: %s is a later run of the same node", carillon.ErrConflict, page.Runs[0].ID)
+	}
+	return nil
 }
 
 // ResumeRun adds a run of a workflow that goes on where one that did not succeed ended: nodes that succeeded
