@@ -157,8 +157,10 @@ func TestAnEditLetsWaitingRunsBeLateOrNot(t *testing.T) {
 		told     bool
 		want     bool
 	}{
-		{without, with, false, true}, {with, without, false, false},
-		{with, with, false, true}, {with, with, true, false},
+		{without, with, false, true},
+		{with, without, false, false},
+		{with, with, false, true},
+		{with, with, true, false},
 	} {
 		run := carillon.NewRun(c.from, 5000)
 		if c.told {

@@ -2,7 +2,6 @@ package carillon
 
 import (
 	"encoding/base64"
-	"slices"
 	"strings"
 )
 
@@ -156,5 +155,10 @@ func (w *Workflow) eachSecret(was *Workflow, do func(secret, was *string)) *Work
 }
 
 func (w *Workflow) hasSecrets() bool {
-	return slices.ContainsFunc(w.Nodes, func(n WorkflowNode) bool { return n.HasSecrets() })
+	for i := range w.Nodes { // by index: a node is large
+		if w.Nodes[i].HasSecrets() {
+			return true
+		}
+	}
+	return false
 }

@@ -203,9 +203,7 @@ func (h *HTTP) admit() *FieldError {
 			)
 		}
 		if h.Sign != nil && strings.HasPrefix(http.CanonicalHeaderKey(name), "Webhook-") {
-			return invalid(
-				"headers", name, "a name that does not begin with Webhook-, as those of the signature",
-			)
+			return invalid("headers", name, "a name that does not begin with Webhook-: the signature does")
 		}
 	}
 	if h.Sign != nil {

@@ -105,9 +105,11 @@ func fill(v reflect.Value, n *int) {
 				fill(v.Field(i), n)
 			}
 		}
-		if limit, is := v.Addr().Interface().(*carillon.Limit); is {
-			// A rate is a text, and operators' limits are no part of a definition.
-			limit.Rate, limit.Of = carillon.Rate{Starts: *n, Per: time.Hour}, ""
+		switch v := v.Addr().Interface().(type) {
+		case *carillon.Limit: // a rate is a text, and operators' limits are no part of a definition
+			v.Rate, v.Of = carillon.Rate{Starts: *n, Per: time.Hour}, ""
+		case *carillon.HookJob: // inside of other JSON
+			v.Payload = []byte(`{"n":[1,2.50]}`)
 		}
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
