@@ -1,6 +1,9 @@
 package carillon
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // NodeState is where a node of a workflow stands in one run of it.
 type NodeState byte
@@ -23,7 +26,14 @@ var nodeStates = []string{
 func (s NodeState) String() string               { return nodeStates[s] }
 func (s NodeState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-func (s *NodeState) UnmarshalText(b []byte) error { return unmarshalState(s, nodeStates, b) }
+func (s *NodeState) UnmarshalText(b []byte) error {
+	i := slices.Index(nodeStates, string(b)) // unlike other states, the zero value is one
+	if i < 0 {
+		return invalid("state", string(b), "one of %s", strings.Join(nodeStates, ", "))
+	}
+	*s = NodeState(i)
+	return nil
+}
 
 // Ended says that nothing more becomes of the node, unless a caller retries it.
 func (s NodeState) Ended() bool { return s >= NodeSucceeded }

@@ -110,17 +110,15 @@ func TestAWorkflowCanBeLargerThanOtherJobs(t *testing.T) {
 		t.Fatalf("the workflow has only %d bytes", len(large))
 	}
 	h.submit(large)
-	if a := h.call("POST", "/v1/jobs", largeWorkflow(8500)).problem(400, "target.workflow"); !strings.Contains(
-		a.text("want"), "8 MiB",
-	) {
-		t.Errorf("more than 8 MiB: %s", a.Body)
+	refused := func(body string, status int, field, want string) {
+		t.Helper()
+		if a := h.call("POST", "/v1/jobs", body).problem(status, field); !strings.Contains(a.text("want"), want) {
+			t.Errorf("it does not say %q: %s", want, a.Body)
+		}
 	}
+	refused(largeWorkflow(8500), 400, "target.workflow", "8 MiB")
 	blanks := strings.Repeat(" ", 1<<20)
-	if a := h.call("POST", "/v1/jobs", blanks+echo).problem(413, "body"); !strings.Contains(
-		a.text("want"), "1024 KiB",
-	) {
-		t.Errorf("a job that is no workflow: %s", a.Body)
-	}
+	refused(blanks+echo, 413, "body", "1024 KiB") // it is no workflow
 	h.call("POST", "/v1/jobs", blanks+largeWorkflow(1)).is(201)
 
 	// Without a length the load counts 1 MiB.
