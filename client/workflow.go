@@ -25,20 +25,27 @@ func (c *Client) Workflow(ctx context.Context, id carillon.RunID) (flow Workflow
 	return flow, err
 }
 
-// Nodes goes over the nodes of a run of a workflow, in the order of its definition. limit is the size of a
-// page (0: the server's choice).
-func (c *Client) Nodes(ctx context.Context, id carillon.RunID, limit int) iter.Seq2[Node, error] {
+// NodeQuery asks for nodes of a run of a workflow.
+type NodeQuery struct {
+	States []carillon.NodeState // none: in any state
+	Limit  int                  // the size of a page; 0: the server's choice
+}
+
+// Nodes goes over the nodes of a run of a workflow, in the order of its definition.
+func (c *Client) Nodes(ctx context.Context, id carillon.RunID, q NodeQuery) iter.Seq2[Node, error] {
 	return pages(ctx, func(ctx context.Context, cursor Cursor) (Page[Node], error) {
-		return c.NodePage(ctx, id, limit, cursor)
+		return c.NodePage(ctx, id, q, cursor)
 	})
 }
 
 // NodePage reads one page of Nodes; the first has no cursor.
 func (c *Client) NodePage(
-	ctx context.Context, id carillon.RunID, limit int, cursor Cursor,
+	ctx context.Context, id carillon.RunID, q NodeQuery, cursor Cursor,
 ) (page Page[Node], err error) {
+	p := newParams(cursor, q.Limit)
+	p.list("state", texts(q.States))
 	err = c.call(ctx, request{
-		method: http.MethodGet, path: runPath(id) + "/nodes", query: newParams(cursor, limit).Values,
+		method: http.MethodGet, path: runPath(id) + "/nodes", query: p.Values,
 	}, &page)
 	return page, err
 }

@@ -67,12 +67,12 @@ func TestAWorkflowIsBuiltFollowedAndSteered(t *testing.T) {
 	}
 	states := func() (all []string) {
 		t.Helper()
-		for _, node := range collect(t, s.Nodes(ctx, run.ID, 3)) {
+		for _, node := range collect(t, s.Nodes(ctx, run.ID, client.NodeQuery{Limit: 3})) {
 			all = append(all, node.Name+" "+node.State.String())
 		}
 		return all
 	}
-	first := must(s.NodePage(ctx, run.ID, 1, ""))(t)
+	first := must(s.NodePage(ctx, run.ID, client.NodeQuery{Limit: 1}, ""))(t)
 	if len(first.Items) != 1 || first.Next == "" || first.Items[0].Run == nil || first.Items[0].Name != "list" {
 		t.Fatalf("the first page: %+v", first)
 	}
@@ -80,6 +80,10 @@ func TestAWorkflowIsBuiltFollowedAndSteered(t *testing.T) {
 	want := []string{"list failed", "load skipped", "approve skipped", "alarm active"}
 	if diff := cmp.Diff(want, states()); diff != "" {
 		t.Errorf("after the failure (-want +got):\n%s", diff)
+	}
+	skipped := client.NodeQuery{States: []carillon.NodeState{carillon.NodeSkipped}, Limit: 1}
+	if some := collect(t, s.Nodes(ctx, run.ID, skipped)); len(some) != 2 || some[1].Name != "approve" {
+		t.Errorf("the skipped nodes: %+v", some)
 	}
 	if _, err := s.RetryNode(ctx, run.ID, "load"); !errors.Is(err, carillon.ErrConflict) {
 		t.Errorf("retry of a skipped node: %v", err)
@@ -115,7 +119,7 @@ func TestAWorkflowThatFailedIsResumed(t *testing.T) {
 	wf.Command("a", "true")
 	job := must(s.Submit(ctx, must(wf.Definition())(t)))(t)
 	run := s.start(job.ID)
-	node := collect(t, s.Nodes(ctx, run.ID, 0))[0]
+	node := collect(t, s.Nodes(ctx, run.ID, client.NodeQuery{}))[0]
 	s.end(*node.Run, carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: "no"})
 	open := must(s.store.Runs(ctx, []carillon.RunID{run.ID}, false))(t)[0]
 	s.end(open, carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: "did not succeed: a"})
@@ -123,9 +127,9 @@ func TestAWorkflowThatFailedIsResumed(t *testing.T) {
 	if resumed.ID == run.ID || resumed.State != carillon.StateWaiting || resumed.RetryOf != run.ID.Due {
 		t.Errorf("resumed: %+v", resumed)
 	}
-	var node0 client.Node = collect(t, s.Nodes(ctx, resumed.ID, 0))[0]
-	if node0.State != carillon.NodePending || node0.Run != nil {
-		t.Errorf("its node: %+v", node0)
+	again := collect(t, s.Nodes(ctx, resumed.ID, client.NodeQuery{}))[0]
+	if again.State != carillon.NodePending || again.Run != nil {
+		t.Errorf("its node: %+v", again)
 	}
 }
 
@@ -135,7 +139,7 @@ func TestARunOfAnotherJobIsNoWorkflow(t *testing.T) {
 	if _, err := s.Workflow(ctx, id); !errors.Is(err, carillon.ErrConflict) {
 		t.Errorf("%v", err)
 	}
-	for _, err := range s.Nodes(ctx, id, 0) {
+	for _, err := range s.Nodes(ctx, id, client.NodeQuery{}) {
 		if !errors.Is(err, carillon.ErrConflict) {
 			t.Errorf("%v", err)
 		}
