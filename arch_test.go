@@ -45,7 +45,7 @@ var mayImport = map[string][]string{
 		"internal/waits", "internal/wire", "worker/protocol",
 	},
 	"workflow": {"."},
-	"client": {".", "internal/await", "internal/wire", "worker/protocol"},
+	"client":   {".", "internal/await", "internal/wire", "worker/protocol"},
 	"porttest": {
 		".", "adapter/mem", "executor", "internal/catalog", "internal/dispatch", "internal/idgen",
 		"internal/ledger", "internal/operations", "internal/scheduler", "worker", "worker/protocol",

@@ -71,8 +71,9 @@ func (p *Progress) Resume(run *Run, base JobID) (Guard, error) {
 	next.Open = len(p.nodes)
 	for i, b := range p.nodes {
 		if state := p.State(i); state == NodeSucceeded || state == NodePassed {
-			next.nodes[i] = b&nodeHasJob | byte(int(b>>generationBit)+1)<<generationBit
-			next.set(i, state)
+			// Not by set, which would note that its job is of this run.
+			next.nodes[i] = byte(state) | b&nodeHasJob | (b>>generationBit+1)<<generationBit
+			next.Open--
 			if m := p.Map(i); m != nil {
 				next.Maps = append(next.Maps, *m)
 			}

@@ -145,6 +145,13 @@ func (s *server) node(r *http.Request, job *carillon.Job, p *carillon.Progress, 
 	if node.After == nil {
 		node.After = []carillon.Edge{}
 	}
+	if node.State == carillon.NodePending {
+		for _, edge := range def.After {
+			if before, known := job.Target.Workflow.NodeIndex(edge.Node); known && !p.State(before).Ended() {
+				node.WaitsFor = append(node.WaitsFor, edge)
+			}
+		}
+	}
 	if wait := def.Target.Wait; wait != nil {
 		node.Signal = wait.Signal
 	}

@@ -276,11 +276,11 @@ func storeJobParts(t *storeTest) {
 		q    query
 		want []carillon.JobID
 	}{
-		"without":           {query{}, []carillon.JobID{b.ID, a.ID}},
-		"with":              {query{Parts: true}, []carillon.JobID{b.ID, another.ID, part.ID, a.ID}},
-		"by another label":  {query{Labels: []carillon.Label{team}}, []carillon.JobID{a.ID}},
-		"of a workflow":     {query{Labels: []carillon.Label{of}}, []carillon.JobID{part.ID}},
-		"by both":           {query{Labels: []carillon.Label{team, of}}, []carillon.JobID{part.ID}},
+		"without":          {query{}, []carillon.JobID{b.ID, a.ID}},
+		"with":             {query{Parts: true}, []carillon.JobID{b.ID, another.ID, part.ID, a.ID}},
+		"by another label": {query{Labels: []carillon.Label{team}}, []carillon.JobID{a.ID}},
+		"of a workflow":    {query{Labels: []carillon.Label{of}}, []carillon.JobID{part.ID}},
+		"by both":          {query{Labels: []carillon.Label{team, of}}, []carillon.JobID{part.ID}},
 		"by label and with": {
 			query{Labels: []carillon.Label{team}, Parts: true}, []carillon.JobID{part.ID, a.ID},
 		},

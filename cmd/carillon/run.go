@@ -69,7 +69,7 @@ Each job gets one run that is due at once.`,
 		if err != nil {
 			return err
 		}
-		return a.show(run, func() { a.runDetail(&run) })
+		return a.show(run, func() { a.runDetail(&run, a.flowFact(ctx, c, &run.Run)) })
 	})
 	return cmd
 }
@@ -98,13 +98,19 @@ func (a *app) started(ctx context.Context, c *client.Client, run carillon.Run, e
 	return a.done(run, "%s %s", run.ID, a.stateWord(&run))
 }
 
-func (a *app) runDetail(detail *client.RunDetail) {
+// runDetail prints everything about a run. flow is what it is of a workflow.
+func (a *app) runDetail(detail *client.RunDetail, flow string) {
 	run := &detail.Run
 	t := a.tableTo(a.out)
 	defer t.end()
 	t.fact("Run", run.ID.String())
 	t.fact("Job", strings.TrimPrefix(runName(run)+", "+run.ID.Job.String(), "-, "))
 	t.fact("State", a.stateWord(run))
+	if strings.HasPrefix(flow, "node ") {
+		t.fact("Part of", flow)
+	} else {
+		t.fact("Nodes", flow)
+	}
 	if wait := detail.WaitsFor; wait != nil && wait.Kind != client.WaitTime { // the times are shown below
 		t.fact("Waits", wait.Text)
 	}
