@@ -44,7 +44,8 @@ var mayImport = map[string][]string{
 		".", "cron", "internal/catalog", "internal/cluster", "internal/jobjson", "internal/suggest",
 		"internal/waits", "internal/wire", "worker/protocol",
 	},
-	"client": {".", "internal/await", "internal/wire", "worker/protocol"},
+	"workflow": {"."},
+	"client":   {".", "internal/await", "internal/wire", "worker/protocol"},
 	"porttest": {
 		".", "adapter/mem", "executor", "internal/catalog", "internal/conductor", "internal/dispatch",
 		"internal/idgen",

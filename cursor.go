@@ -134,8 +134,14 @@ func (q *JobQuery) Wants(j *Job) bool {
 		(q.Type == "" || q.Type == j.Type) &&
 		(q.Name == "" || q.Name == j.Name) &&
 		!slices.ContainsFunc(q.Labels, func(l Label) bool { return !j.has(l) }) &&
+		(q.wantsParts() || j.Labels[WorkflowLabel] == "") &&
 		(q.CreatedFrom == 0 || j.Created >= q.CreatedFrom) &&
 		(q.CreatedTo == 0 || j.Created < q.CreatedTo)
+}
+
+// wantsParts says that the jobs of the nodes of workflows are not left out.
+func (q *JobQuery) wantsParts() bool {
+	return q.Parts || slices.ContainsFunc(q.Labels, func(l Label) bool { return l.Key == WorkflowLabel })
 }
 
 func (j *Job) has(l Label) bool {

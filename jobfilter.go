@@ -57,7 +57,9 @@ func (f *JobFilter) empty() bool {
 }
 
 // Query is a page of the jobs that the filter can choose among those that were created up to a time. The
-// caller asks Chooses about each of them: a store cannot search for everything that a filter can say.
+// caller asks Chooses about each of them: a store cannot search for everything that a filter can say. Jobs of
+// nodes of workflows are chosen only by the label WorkflowLabel: "pause all jobs of a type" must not stop
+// workflows in the middle.
 func (f *JobFilter) Query(namespace string, created Time) JobQuery {
 	q := JobQuery{Namespace: namespace, Owner: f.Owner, States: f.States, CreatedTo: created + 1}
 	if !strings.Contains(f.Type, "*") {

@@ -105,6 +105,11 @@ func (l Lane) Labels() (labels []Label) {
 	return labels
 }
 
+// Unattended says that no worker performs the runs of the lane: those of workflows, and of nodes that wait.
+func (l Lane) Unattended() bool {
+	return l.Needs == ":"+KindWorkflow || l.Needs == ":"+KindWait
+}
+
 // WithoutLabels is the lane of runs that are the same, but need no labels.
 func (l Lane) WithoutLabels() Lane {
 	l.Needs = l.Needs[:len(l.Needs)-len(labelsIn(l.Needs))]

@@ -126,9 +126,9 @@ func CountOf(r *Run, now Time) (c QueueCount, counts bool) {
 	return c, r.Wake <= now
 }
 
-// JobQuery asks for a page of jobs. Empty fields do not filter. States are of the job. Latest is what
-// LatestOf says about the job's runs: pending, running, succeeded, or failed, which stands for every other
-// end (failed, canceled or skipped).
+// JobQuery asks for a page of jobs. Empty fields do not filter, except Parts. States are of the job. Latest
+// is what LatestOf says about the job's runs: pending, running, succeeded, or failed, which stands for every
+// other end (failed, canceled or skipped).
 type JobQuery struct {
 	Namespace   string
 	States      []JobState
@@ -142,6 +142,9 @@ type JobQuery struct {
 	Before      JobID
 	Limit       int
 	WithLast    bool // each job with its last run
+	// Parts asks for the jobs of the nodes of workflows as well. Without it they are left out, unless Labels
+	// has the key WorkflowLabel: a workflow can have thousands of them.
+	Parts bool
 }
 
 // Label is a label with exactly this value, which can be empty.

@@ -124,6 +124,10 @@ func (w *Workflow) clone() *Workflow {
 	c := &Workflow{Nodes: slices.Clone(w.Nodes), Deadline: w.Deadline}
 	for i := range c.Nodes {
 		c.Nodes[i].After = slices.Clone(c.Nodes[i].After)
+		if http := c.Nodes[i].Target.HTTP; http != nil {
+			own := *http
+			c.Nodes[i].Target.HTTP = &own
+		}
 	}
 	return c
 }

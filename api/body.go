@@ -23,22 +23,14 @@ func readJSON(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 }
 
 func readBody(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, err error) {
-	var tooLarge *http.MaxBytesError
+	var overLimit *http.MaxBytesError
 	if r.ContentLength > limit { // the caller may never send all that it announces
 		err = &http.MaxBytesError{Limit: limit}
 	} else {
 		body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	}
-	if errors.As(err, &tooLarge) {
-		given := fmt.Sprintf("more than %d bytes", limit)
-		want := fmt.Sprintf("at most %d bytes (%d KiB)", limit, limit>>10)
-		if limit > carillon.MaxPayload { // the payload is what makes a job large
-			want += "; the payload of a job can have 256 KiB"
-		}
-		return nil, problem{
-			Type: "too-large", Title: "Too large", Status: http.StatusRequestEntityTooLarge,
-			Fault: &carillon.FieldError{Field: "body", Given: given, Want: want, Wrong: "it has " + given},
-		}
+	if errors.As(err, &overLimit) {
+		return nil, tooLarge(limit)
 	}
 	if err != nil {
 		return nil, &carillon.FieldError{
@@ -49,6 +41,18 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) (body []byte,
 		watched.bodyRead = true
 	}
 	return body, nil
+}
+
+func tooLarge(limit int64) error {
+	given := fmt.Sprintf("more than %d bytes", limit)
+	want := fmt.Sprintf("at most %d bytes (%d KiB)", limit, limit>>10)
+	if limit > carillon.MaxPayload { // the payload is what makes a job large
+		want += "; the payload of a job can have 256 KiB"
+	}
+	return problem{
+		Type: "too-large", Title: "Too large", Status: http.StatusRequestEntityTooLarge,
+		Fault: &carillon.FieldError{Field: "body", Given: given, Want: want, Wrong: "it has " + given},
+	}
 }
 
 // readNothing is for routes without a body. Ignoring a body would silently drop what the caller asked for.

@@ -12,12 +12,20 @@ import (
 )
 
 func (s *server) submit(w http.ResponseWriter, r *http.Request, _ *query) error {
-	body, err := readJSON(w, r, wire.MaxBody)
+	// The load counts a body by its announced length, and one without by MaxBody.
+	limit := int64(wire.MaxBody)
+	if r.ContentLength > limit {
+		limit = wire.MaxJobBody
+	}
+	body, err := readJSON(w, r, limit)
 	if err != nil {
 		return err
 	}
 	jobs, err := s.submitJobs(r, func(at carillon.Time) ([]carillon.Definition, error) {
 		def, err := jobjson.Define(body, at)
+		if err == nil && len(body) > wire.MaxBody && def.Target.Workflow == nil {
+			err = tooLarge(wire.MaxBody)
+		}
 		return []carillon.Definition{def}, err
 	})
 	if err != nil {
@@ -93,7 +101,7 @@ func (s *server) listJobs(w http.ResponseWriter, r *http.Request, q *query) erro
 	want := carillon.JobQuery{
 		Namespace: namespace(r), Owner: q.text("owner"), Type: q.text("type"), Name: q.text("name"),
 		CreatedFrom: q.time("created_from"), CreatedTo: q.time("created_to"), Limit: q.limit(),
-		WithLast: true,
+		WithLast: true, Parts: q.choice("parts", "false", "true") == "true",
 	}
 	q.status(&want)
 	q.label(&want)

@@ -422,8 +422,12 @@ func TestABodyOfTheWrongKindIsRefused(t *testing.T) {
 			"a batch as text", "/v1/jobs/batch", "Content-Type: text/plain", `{"jobs":[` + echo + `]}`, 415,
 			"Content-Type",
 		},
-		{"over 1 MiB", "/v1/jobs", "", with(`"payload":"` + strings.Repeat("a", 1<<20) + `"`), 413, "body"},
+		{
+			"with a payload over 1 MiB", "/v1/jobs", "",
+			with(`"payload":"` + strings.Repeat("a", 1<<20) + `"`), 400, "payload",
+		},
 		{"over 1 MiB of blanks", "/v1/jobs", "", strings.Repeat(" ", 1<<20) + echo, 413, "body"},
+		{"over 9 MiB of blanks", "/v1/jobs", "", strings.Repeat(" ", 9<<20) + echo, 413, "body"},
 		{
 			"a batch over 16 MiB", "/v1/jobs/batch", "",
 			`{"jobs":[` + strings.Repeat(" ", 16<<20) + echo + `]}`, 413, "body",

@@ -56,6 +56,8 @@ func (s *server) jobRoutes() []route {
 				{"label", "key:value, exactly this label; given several times, all of them", []string{}},
 				{"created_from", "created at or after this time", job.Created},
 				{"created_to", "created before this time", job.Created},
+				{"parts", "true: jobs of the nodes of workflows too; without it they are listed only by " +
+					"their label " + carillon.WorkflowLabel, false},
 			}, paging...),
 			Status: 200, Gives: wire.Page[wire.ListedJob]{}, handle: s.listJobs,
 		},

@@ -42,7 +42,7 @@ func TestARefusalDoesNotWaitForTheBody(t *testing.T) {
 			"POST /v1/jobs HTTP/1.1\r\nTransfer-Encoding: chunked\r\n" + json, 401, "unauthorized",
 		},
 		"over the limit": {
-			"POST /v1/jobs HTTP/1.1\r\nContent-Length: 1048577\r\n" + bearer + json, 413, "too-large",
+			"POST /v1/jobs HTTP/1.1\r\nContent-Length: 9437185\r\n" + bearer + json, 413, "too-large",
 		},
 		"over the limit of a batch": {
 			"POST /v1/jobs/batch HTTP/1.1\r\nContent-Length: 16777217\r\n" + bearer + json, 413, "too-large",

@@ -201,6 +201,10 @@ func TestASubmitIntoAQueueThatNoWorkerServesIsTakenWithAWarning(t *testing.T) {
 		).is(201).Header().Values("Carillon-Warning"); !cmp.Equal(got, []string{warning}) {
 			t.Errorf("a batch: warned of %v", got)
 		}
+		flow := `{"queue":"nowhere","target":{"workflow":{"nodes":[{"name":"a","target":{"wait":{"for":"1h"}}}]}}}`
+		if got := h.call("POST", "/v1/jobs", flow).is(201).Header().Values("Carillon-Warning"); got != nil {
+			t.Errorf("a workflow needs no worker, but warned of %v", got)
+		}
 		job := h.submit(schedule(`"at":"2030-01-01T00:00:00Z"`))
 		if got := h.call(
 			"POST", "/v1/jobs/"+job+"/run", "",

@@ -3,6 +3,7 @@ package api
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/carillon-run/carillon"
@@ -20,7 +21,10 @@ func (s *server) workflowRoutes() []route {
 		},
 		{
 			Method: "GET", Pattern: "/v1/runs/{id}/nodes",
-			Summary: "List the nodes of a run of a workflow, in the order of its definition", Query: paging,
+			Summary: "List the nodes of a run of a workflow, in the order of its definition",
+			Query: append([]param{
+				{"state", "states of nodes, separated by commas", nil},
+			}, paging...),
 			Status: 200, Gives: wire.Page[wire.Node]{}, handle: s.listNodes,
 		},
 		{
@@ -92,7 +96,7 @@ func (s *server) getWorkflow(w http.ResponseWriter, r *http.Request, _ *query) e
 }
 
 func (s *server) listNodes(w http.ResponseWriter, r *http.Request, q *query) error {
-	limit, first := q.limit(), 0
+	limit, first, states := q.limit(), 0, q.nodeStates()
 	if cursor := q.cursor(); cursor != "" {
 		var err error
 		if first, err = strconv.Atoi(cursor); err != nil || first < 0 {
@@ -106,20 +110,31 @@ func (s *server) listNodes(w http.ResponseWriter, r *http.Request, q *query) err
 	if err != nil {
 		return err
 	}
-	nodes := []wire.Node{}
-	end := min(first+limit, p.Nodes())
-	for i := min(first, end); i < end; i++ {
+	nodes, next := []wire.Node{}, ""
+	for i := first; i < p.Nodes(); i++ {
+		if states != nil && !slices.Contains(states, p.State(i)) {
+			continue
+		}
+		if len(nodes) == limit {
+			next = strconv.Itoa(i)
+			break
+		}
 		node, err := s.node(r, job, p, i)
 		if err != nil {
 			return err
 		}
 		nodes = append(nodes, node)
 	}
-	next := ""
-	if end < p.Nodes() {
-		next = strconv.Itoa(end)
-	}
 	return reply(w, http.StatusOK, wire.NewPage(nodes, q.nextCursor(next)))
+}
+
+func (q *query) nodeStates() (states []carillon.NodeState) {
+	for _, word := range q.list("state") {
+		var state carillon.NodeState
+		q.in("state", state.UnmarshalText([]byte(word)))
+		states = append(states, state)
+	}
+	return states
 }
 
 func (s *server) node(r *http.Request, job *carillon.Job, p *carillon.Progress, i int) (wire.Node, error) {
@@ -129,6 +144,13 @@ func (s *server) node(r *http.Request, job *carillon.Job, p *carillon.Progress, 
 	}
 	if node.After == nil {
 		node.After = []carillon.Edge{}
+	}
+	if node.State == carillon.NodePending {
+		for _, edge := range def.After {
+			if before, known := job.Target.Workflow.NodeIndex(edge.Node); known && !p.State(before).Ended() {
+				node.WaitsFor = append(node.WaitsFor, edge)
+			}
+		}
 	}
 	if wait := def.Target.Wait; wait != nil {
 		node.Signal = wait.Signal

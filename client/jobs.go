@@ -107,6 +107,9 @@ func (c *Client) JobPage(
 	}
 	p.time("created_from", q.CreatedFrom)
 	p.time("created_to", q.CreatedTo)
+	if q.Parts {
+		p.text("parts", "true")
+	}
 	err = c.call(ctx, request{method: http.MethodGet, path: "/v1/jobs", query: p.Values}, &page)
 	return page, err
 }

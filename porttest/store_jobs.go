@@ -12,6 +12,7 @@ var storeJobs = []storeCase{
 	{"jobs come with their last run", storeJobLast},
 	{"jobs are found by namespace, owner, type, name and time", storeJobFilters},
 	{"jobs are found by label, as it is after an edit", storeJobLabels},
+	{"parts of workflows are found only if they are asked for", storeJobParts},
 	{"filters add up", func(t *storeTest) {
 		both, _ := t.submit(func(j *carillon.Job) { j.Owner, j.Type = "anna", "report" })
 		t.submit(func(j *carillon.Job) { j.Owner = "anna" })
@@ -254,4 +255,50 @@ func storeJobLabels(t *storeTest) {
 		"after the edit", [][]carillon.JobID{find("team", "a"), find("team", "b"), find("env", "prod")},
 		[][]carillon.JobID{nil, {b.ID, a.ID}, nil},
 	)
+}
+
+func storeJobParts(t *storeTest) {
+	a, _ := t.submit(func(j *carillon.Job) { j.Labels = map[string]string{"team": "a"} })
+	partOf := func(run string, labels map[string]string) *carillon.Job {
+		job := t.newJob(nil)
+		job.Labels = labels // a caller cannot submit a job with such a label
+		job.Labels[carillon.WorkflowLabel] = run
+		t.win(carillon.Submit(job, t.now))
+		return job
+	}
+	part := partOf("run_1", map[string]string{"team": "a"})
+	another := partOf("run_2", map[string]string{})
+	b, _ := t.submit(nil)
+	team := carillon.Label{Key: "team", Value: "a"}
+	of := carillon.Label{Key: carillon.WorkflowLabel, Value: "run_1"}
+	type query = carillon.JobQuery
+	for name, c := range map[string]struct {
+		q    query
+		want []carillon.JobID
+	}{
+		"without":          {query{}, []carillon.JobID{b.ID, a.ID}},
+		"with":             {query{Parts: true}, []carillon.JobID{b.ID, another.ID, part.ID, a.ID}},
+		"by another label": {query{Labels: []carillon.Label{team}}, []carillon.JobID{a.ID}},
+		"of a workflow":    {query{Labels: []carillon.Label{of}}, []carillon.JobID{part.ID}},
+		"by both":          {query{Labels: []carillon.Label{team, of}}, []carillon.JobID{part.ID}},
+		"by label and with": {
+			query{Labels: []carillon.Label{team}, Parts: true}, []carillon.JobID{part.ID, a.ID},
+		},
+		"by state": {
+			query{States: []carillon.JobState{carillon.JobActive}}, []carillon.JobID{b.ID, a.ID},
+		},
+		"by latest": {
+			query{Latest: []carillon.LatestState{carillon.LatestPending}}, []carillon.JobID{b.ID, a.ID},
+		},
+	} {
+		for _, limit := range []int{1, 100} {
+			for _, namespace := range []string{"", carillon.DefaultNamespace} {
+				c.q.Limit, c.q.Namespace = limit, namespace
+				t.equal(name, jobIDs(t.findJobs(c.q)), c.want)
+			}
+		}
+	}
+	page, err := t.store.FindJobs(t.Context(), query{WithLast: true})
+	t.equal("last runs", len(page.Last), 2)
+	t.equal("error", err, nil)
 }

@@ -61,6 +61,7 @@ func (l *conn) foundJobs(
 		next := sqlcommon.FoundJob{Wanted: r.bool(jobWanted)}
 		if next.Job.ID = carillon.JobID(r.int(0)); next.Wanted {
 			next.Job, err = r.job()
+			next.Wanted = q.Wants(&next.Job) // no column says that a job is a part of a workflow
 		}
 		if next.Job.State == carillon.JobActive && !r.bool(jobUnfinishedRun) {
 			next.Job.State = carillon.JobFinished

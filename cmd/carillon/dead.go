@@ -213,7 +213,7 @@ expires, and the last 100 lines of its log. Given a job, show its latest dead le
 
 func (a *app) deadDetail(letter *client.DeadLetterDetail) {
 	t := a.tableTo(a.out)
-	a.runFacts(t, &client.RunDetail{Run: letter.Run})
+	a.runFacts(t, &client.RunDetail{Run: letter.Run}, "")
 	t.fact("Group", fmt.Sprintf("%s %s", letter.Fingerprint, letter.Error))
 	expires := "never"
 	if letter.ExpiresAt != 0 {

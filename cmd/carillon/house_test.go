@@ -26,6 +26,7 @@ import (
 	"github.com/carillon-run/carillon/api"
 	"github.com/carillon-run/carillon/executor"
 	"github.com/carillon-run/carillon/internal/catalog"
+	"github.com/carillon-run/carillon/internal/conductor"
 	"github.com/carillon-run/carillon/internal/dispatch"
 	"github.com/carillon-run/carillon/internal/idgen"
 	"github.com/carillon-run/carillon/internal/ledger"
@@ -89,14 +90,19 @@ var workerIDs = regexp.MustCompile(`(inner|worker)_[0-9a-f]{20}`)
 func serveHouse(listener net.Listener) (stop func()) {
 	store, logs, bus, queue := mem.NewStore(), mem.NewLogs(), mem.NewBus(), mem.NewQueue(mem.QueueConfig{})
 	coordinator, quiet := mem.NewCoordinator(), slog.New(slog.DiscardHandler)
-	door := ledger.New(ledger.Config{Store: store, IDs: idgen.New(1, carillon.Never)})
+	ids := idgen.New(1, carillon.Never)
+	door := ledger.New(ledger.Config{Store: store, IDs: ids})
 	sched := scheduler.New(scheduler.Config{
 		Store: store, Timeline: mem.NewTimeline(mem.TimelineConfig{}), Queue: queue, Coordinator: coordinator,
 		Logs: logs, Ledger: door, Logger: quiet,
 	})
 	counter := dispatch.New(dispatch.Config{
 		Store: store, Ledger: door, Queue: queue, Logs: logs, Coordinator: coordinator,
-		Redecide: sched.Redecide, PushBack: sched.PushBack, Logger: quiet,
+		Redecide: sched.Redecide, PushBack: sched.PushBack, Fill: conductor.NewValues(store, door).Fill,
+		Logger: quiet,
+	})
+	flows := conductor.New(conductor.Config{
+		Store: store, Queue: queue, Ledger: door, IDs: ids, Redecide: sched.Redecide, Logger: quiet,
 	})
 	began := time.Now()
 	work := worker.New(worker.Config{
@@ -115,7 +121,7 @@ func serveHouse(listener net.Listener) (stop func()) {
 		sched.GatesChanged()
 	})
 	door.UseSlots(counter)
-	door.Listen(counter.Notice, work.Notice, sched.Route)
+	door.Listen(counter.Notice, work.Notice, sched.Route, flows.Notice)
 	server := &http.Server{Handler: api.New(api.Config{
 		Ledger: door, Store: store, Logs: logs, Events: bus, Catalog: known,
 		Tokens: map[string]api.Credential{testToken: {Namespace: carillon.DefaultNamespace, Name: "test"}},
@@ -126,6 +132,7 @@ func serveHouse(listener net.Listener) (stop func()) {
 	last.Go(func() { _ = door.Run(written) })
 	parts.Go(func() { _ = work.Run(ctx) })
 	parts.Go(func() { _ = sched.Run(ctx) })
+	parts.Go(func() { _ = flows.Run(ctx) })
 	loop := operations.New(operations.Config{Store: store, Ledger: door, Logger: quiet})
 	parts.Go(func() { _ = loop.Run(ctx) })
 	parts.Go(func() { _ = server.Serve(listener) })
@@ -138,7 +145,8 @@ func serveHouse(listener net.Listener) (stop func()) {
 	}
 }
 
-// pretend runs a few commands that need no process: echo, cat (its payload), fail and sleep.
+// pretend runs a few commands that need no process: echo, cat (its payload), give (its argument is the
+// result), fail and sleep.
 type pretend struct{}
 
 func (pretend) Execute(ctx context.Context, task executor.Task) carillon.Outcome {
@@ -151,6 +159,10 @@ func (pretend) Execute(ctx context.Context, task executor.Task) carillon.Outcome
 		task.Print("stdout", strings.Join(argv[1:], " "))
 	case "cat":
 		task.Print("stdout", string(task.Job.Payload))
+	case "give":
+		return carillon.Outcome{
+			Kind: carillon.OutcomeSuccess, Output: &carillon.Output{Result: []byte(argv[1])},
+		}
 	case "fail":
 		task.Print("stderr", strings.Join(argv[1:], " "))
 		return carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: "exit code 1", Exit: 1}

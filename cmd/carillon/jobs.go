@@ -16,6 +16,7 @@ import (
 type jobFilter struct {
 	status, labels              []string
 	owner, kind, name, from, to string
+	parts                       bool
 	paging
 }
 
@@ -29,7 +30,10 @@ func (a *app) jobsCommand() *cobra.Command {
 --status takes states of the job (active, paused, finished, canceled) and of its latest run
 (pending, running, failed, succeeded). Given job states, it lists jobs in any of them. Given run
 states, it lists jobs whose latest run is in any of them. Given both, it lists jobs that match
-both.`,
+both.
+
+The jobs of the nodes of workflows are left out. --parts lists them too, and so does
+--label carillon/workflow=RUN, for one run of a workflow.`,
 		Example: `  carillon jobs
   carillon jobs --status active,failed --owner billing
   carillon jobs --label team=blue --label env=prod --created-from 24h -o json`,
@@ -55,6 +59,7 @@ both.`,
 		"list jobs created at or after this `time`; 24h means 24 hours ago",
 	)
 	flags.StringVar(&f.to, "created-to", "", "list jobs created before this `time`")
+	flags.BoolVar(&f.parts, "parts", false, "list the jobs of the nodes of workflows too")
 	f.paging.flags(cmd)
 	completeWords(cmd, "status", jobStatuses...)
 	return cmd
@@ -81,7 +86,7 @@ func (a *app) listJobs(ctx context.Context, c *client.Client, f *jobFilter) erro
 }
 
 func (a *app) jobQuery(f *jobFilter) (q carillon.JobQuery, err error) {
-	q = carillon.JobQuery{Owner: f.owner, Type: f.kind, Name: f.name}
+	q = carillon.JobQuery{Owner: f.owner, Type: f.kind, Name: f.name, Parts: f.parts}
 	for _, status := range f.status {
 		var state carillon.JobState
 		switch {

@@ -104,9 +104,9 @@ func stateColour(state string) colour {
 		return green
 	case "failed":
 		return red
-	case "running", "claimed", "counting":
+	case "running", "claimed", "counting", "expanding":
 		return blue
-	case "canceled", "skipped", "paused":
+	case "canceled", "skipped", "passed", "paused":
 		return yellow
 	case "finished":
 		return dim

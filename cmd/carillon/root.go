@@ -30,6 +30,7 @@ type app struct {
 	zone     *time.Location // times are shown in it
 	terminal bool           // out is a terminal
 	width    int            // of that terminal, in columns; 0: not known
+	height   int            // of that terminal, in lines; 0: not known
 	http     *http.Client   // nil: the client's own
 	// errTerminal says that err is a terminal, so that the command can show progress there.
 	errTerminal bool
@@ -47,10 +48,10 @@ type app struct {
 }
 
 func newApp() *app {
-	width, _, err := term.GetSize(int(os.Stdout.Fd()))
+	width, height, err := term.GetSize(int(os.Stdout.Fd()))
 	return &app{
 		in: os.Stdin, out: os.Stdout, err: os.Stderr, env: os.Getenv, now: time.Now, zone: time.Local,
-		terminal: err == nil, width: width, errTerminal: term.IsTerminal(int(os.Stderr.Fd())),
+		terminal: err == nil, width: width, height: height, errTerminal: term.IsTerminal(int(os.Stderr.Fd())),
 		inTerminal: term.IsTerminal(int(os.Stdin.Fd())),
 	}
 }
@@ -106,7 +107,8 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or input, 3 not found, 4 no server r
 	a.globalFlags(root)
 	a.add(root, "jobs", a.submitCommand(), a.jobsCommand(), a.jobCommand(), a.editCommand(), a.pauseCommand(),
 		a.resumeCommand(), a.cancelCommand(), a.operationsCommand(), a.nextCommand(), a.refusedCommand())
-	a.add(root, "runs", a.runsCommand(), a.runCommand(), a.logsCommand(), a.retryCommand(), a.deadCommand())
+	a.add(root, "runs", a.runsCommand(), a.runCommand(), a.logsCommand(), a.retryCommand(), a.deadCommand(),
+		a.workflowCommand())
 	a.add(root, "queues", a.queueCommand(), a.namespaceCommand(), a.limitCommand(), a.gateCommand())
 	a.add(
 		root, "other", serveCommand(), migrateCommand(), a.workerCommand(), a.membersCommand(),
@@ -246,6 +248,16 @@ func some(what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return fmt.Errorf("want a %s, or several of them; given none", what)
+		}
+		return nil
+	}
+}
+
+// two is for commands that take exactly two arguments.
+func two(first, second string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != 2 {
+			return fmt.Errorf("want a %s and the %s; given %s", first, second, count(len(args), "argument"))
 		}
 		return nil
 	}

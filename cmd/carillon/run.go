@@ -75,7 +75,7 @@ Each job gets one run that is due at once.`,
 			return err
 		}
 		return a.show(run, func() {
-			a.runDetail(&run)
+			a.runDetail(&run, a.flowFact(ctx, c, &run.Run))
 			a.attemptTable(attempts)
 		})
 	})
@@ -106,17 +106,23 @@ func (a *app) started(ctx context.Context, c *client.Client, run carillon.Run, e
 	return a.done(run, "%s %s", run.ID, a.stateWord(&run))
 }
 
-func (a *app) runDetail(detail *client.RunDetail) {
+// runDetail prints everything about a run. flow is what it is of a workflow.
+func (a *app) runDetail(detail *client.RunDetail, flow string) {
 	t := a.tableTo(a.out)
 	defer t.end()
-	a.runFacts(t, detail)
+	a.runFacts(t, detail, flow)
 }
 
-func (a *app) runFacts(t *table, detail *client.RunDetail) {
+func (a *app) runFacts(t *table, detail *client.RunDetail, flow string) {
 	run := &detail.Run
 	t.fact("Run", run.ID.String())
 	t.fact("Job", strings.TrimPrefix(runName(run)+", "+run.ID.Job.String(), "-, "))
 	t.fact("State", a.stateWord(run))
+	if strings.HasPrefix(flow, "node ") {
+		t.fact("Part of", flow)
+	} else {
+		t.fact("Nodes", flow)
+	}
 	if wait := detail.WaitsFor; wait != nil && wait.Kind != client.WaitTime { // the times are shown below
 		t.fact("Waits", wait.Text)
 	}

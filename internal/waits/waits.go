@@ -83,6 +83,9 @@ func forWorker(r *carillon.Run, a Surroundings) *wire.Wait {
 		return &wire.Wait{Kind: wire.WaitUnknown, Text: "it is due; the list of live workers cannot be " +
 			"read now"}
 	}
+	if r.Lane().Unattended() {
+		return &wire.Wait{Kind: wire.WaitClaim, Text: "it is due, and needs no worker: it starts in a moment"}
+	}
 	if text, none := Unserved(r.Lane(), a.Members); none {
 		return &wire.Wait{Kind: wire.WaitWorker, Text: text}
 	}
@@ -150,6 +153,9 @@ const maxServed = 10
 
 // Unserved says whether no member takes the runs of a lane, with a sentence that says why.
 func Unserved(lane carillon.Lane, members []carillon.Member) (text string, none bool) {
+	if lane.Unattended() {
+		return "", false
+	}
 	workers, serving := 0, 0
 	plain := lane.WithoutLabels()
 	var able []*carillon.Member // they take such runs, but for their labels

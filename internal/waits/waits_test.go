@@ -69,6 +69,11 @@ func TestAWaitingRunSaysWhatItWaitsFor(t *testing.T) {
 			Surroundings{},
 			&wire.Wait{Kind: wire.WaitTime, Until: now + 1000, Text: "it is due at 2027-01-15T08:00:01.000Z"},
 		},
+		"one of a workflow, which needs no worker": {
+			with(func(r *carillon.Run) { r.Needs = ":" + carillon.KindWorkflow }),
+			Surroundings{},
+			&wire.Wait{Kind: wire.WaitClaim, Text: "it is due, and needs no worker: it starts in a moment"},
+		},
 		"one between two attempts": {
 			with(func(r *carillon.Run) { r.Wake, r.Attempt = now+1000, 1 }),
 			Surroundings{},

@@ -5,6 +5,7 @@ import "github.com/carillon-run/carillon/internal/jobjson"
 // The limits of one message. A worker with more to say sends another message.
 const (
 	MaxBody      = 1 << 20  // of a request
+	MaxJobBody   = 9 << 20  // of a submit: a workflow has up to 8 MiB, beside what other jobs have
 	MaxLargeBody = 16 << 20 // of a batch of jobs, or of a worker's message
 	MaxPage      = 1000     // items in one page of a list
 	MaxBatch     = jobjson.MaxBatch

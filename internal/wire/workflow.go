@@ -22,14 +22,16 @@ type Workflow struct {
 
 // Node is how far a node of a workflow is.
 type Node struct {
-	Name   string             `json:"name"`
-	State  carillon.NodeState `json:"state"`
-	After  []carillon.Edge    `json:"after"`
-	Join   carillon.Join      `json:"join"`
-	Target string             `json:"target"`           // the kind of its target
-	Signal string             `json:"signal,omitempty"` // that it waits for
-	Run    *carillon.Run      `json:"run"`              // the latest; nil: none
-	Items  *NodeItems         `json:"items,omitempty"`  // of a node that maps over a list
+	Name  string             `json:"name"`
+	State carillon.NodeState `json:"state"`
+	After []carillon.Edge    `json:"after"`
+	Join  carillon.Join      `json:"join"`
+	// WaitsFor are the edges to nodes that have not ended, of a node that has not begun.
+	WaitsFor []carillon.Edge `json:"waits_for,omitempty"`
+	Target   string          `json:"target"`           // the kind of its target
+	Signal   string          `json:"signal,omitempty"` // that it waits for
+	Run      *carillon.Run   `json:"run"`              // the latest; nil: none
+	Items    *NodeItems      `json:"items,omitempty"`  // of a node that maps over a list
 }
 
 // NodeItems counts the items of a node that maps over a list. The jobs of the items have the label
