@@ -162,8 +162,16 @@ func (s *server) getDeadLetter(w http.ResponseWriter, r *http.Request, _ *query)
 		return err
 	}
 	if len(jobs) > 0 {
-		letter.JobDefinition = &jobs[0].Definition
-		letter.JobDefinition.Retention = letter.JobDefinition.Retention.Or(s.Retention)
+		job := s.shown(jobs[0])
+		letter.JobDefinition = &job.Definition
+	}
+	after := max(letter.Run.Attempt-wire.DeadLetterAttempts, 0)
+	records, err := s.Store.Attempts(r.Context(), id, after, wire.DeadLetterAttempts)
+	if err != nil {
+		return err
+	}
+	if letter.DeadStory.Attempts = letter.Run.Attempts(records, after, false); len(records) == 0 {
+		letter.DeadStory.Attempts = []carillon.Attempt{}
 	}
 	if letter.Log, err = s.lastLines(r.Context(), &letter.Run, wire.DeadLetterLines); err != nil {
 		return err

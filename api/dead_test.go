@@ -99,6 +99,10 @@ func TestADeadLetterIsShownWithEverythingNeededToUnderstandIt(t *testing.T) {
 			Type    string
 			Payload json.RawMessage
 		}
+		Attempts []struct {
+			Attempt int
+			Outcome string
+		}
 		Log []carillon.Line
 	}
 	if err := json.Unmarshal(h.call("GET", path, "").is(200).Body.Bytes(), &got); err != nil {
@@ -109,6 +113,9 @@ func TestADeadLetterIsShownWithEverythingNeededToUnderstandIt(t *testing.T) {
 		string(got.Definition.Payload) != `{"n":1}` || got.Error != text ||
 		got.Fingerprint != print.String() || got.Result != "out" || got.ExpiresAt == "" {
 		t.Errorf("it is %+v", got)
+	}
+	if len(got.Attempts) != 1 || got.Attempts[0].Attempt != 1 || got.Attempts[0].Outcome != "fatal" {
+		t.Errorf("its attempts are %+v", got.Attempts)
 	}
 	if len(got.Log) != 100 || got.Log[99].Text != "line 149" || got.Log[0].Text != "line 50" {
 		t.Errorf("%d lines, from %+v", len(got.Log), got.Log[:min(1, len(got.Log))])

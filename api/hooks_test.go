@@ -19,8 +19,10 @@ func TestNoAnswerShowsTheSecretOfAHookAndAnEditWithItsMaskKeepsIt(t *testing.T) 
 		t.Fatalf("submitted: %s, %v", submitted.Body, err)
 	}
 	edited := h.call("PATCH", "/v1/jobs/"+id, `{"name":"other","on_failure":`+string(masked)+`}`).is(200)
+	dead := "/v1/dead-letters/" + h.die(with(hook), "no").ID.String()
 	for name, got := range map[string]answer{
-		"submit": submitted, "edit": edited, "read": h.call("GET", "/v1/jobs/"+id, "").is(200),
+		"dead letter": h.call("GET", dead, "").is(200),
+		"submit":      submitted, "edit": edited, "read": h.call("GET", "/v1/jobs/"+id, "").is(200),
 		"list":  h.call("GET", "/v1/jobs", "").is(200),
 		"pause": h.call("POST", "/v1/jobs/"+id+"/pause", "").is(200),
 		"batch": h.call("POST", "/v1/jobs/batch", `{"jobs":[`+with(hook)+`]}`).is(201),

@@ -230,6 +230,7 @@ func (a *app) deadDetail(letter *client.DeadLetterDetail) {
 		t.fact("Retry", retryText(&def.Retry))
 	}
 	t.end()
+	a.attemptTable(letter.DeadStory.Attempts)
 	if len(letter.Log) == 0 {
 		return
 	}

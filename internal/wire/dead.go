@@ -42,8 +42,13 @@ type DeadStory struct {
 	Error string `json:"error"` // what the reasons of its group have in common
 	// JobDefinition is the one that the run had. It is not there if the job is forgotten.
 	JobDefinition *carillon.Definition `json:"definition,omitempty"`
-	Log           []carillon.Line      `json:"log"` // the last lines, at most DeadLetterLines
+	// Attempts are the last ones, at most DeadLetterAttempts.
+	Attempts []carillon.Attempt `json:"attempts"`
+	Log      []carillon.Line    `json:"log"` // the last lines, at most DeadLetterLines
 }
+
+// DeadLetterAttempts is how many attempts a dead letter is shown with.
+const DeadLetterAttempts = 100
 
 // DeadLetterLines is how many lines of its log a dead letter is shown with.
 const DeadLetterLines = 100
