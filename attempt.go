@@ -89,7 +89,9 @@ func (r Run) Finish(job *Job, o Outcome, now Time, random float64) Run {
 	if r.Started == 0 {
 		r.Started = r.began(o.Started, now)
 	}
-	if r.Attempt > 1 || o.Kind != OutcomeSuccess {
+	// A run that was only put off, because its host or its worker is not ready, can be so a thousand times.
+	if putOff := o.Kind == OutcomeLost && o.RetryAfter > 0; !putOff &&
+		(r.Attempt > 1 || o.Kind != OutcomeSuccess) {
 		r.record(&o, now)
 	}
 	stop := r.Reason // why it was asked to stop, if it was

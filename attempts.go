@@ -24,7 +24,13 @@ type Attempt struct {
 // outcomeWords are what people and the API call the outcomes.
 var outcomeWords = []string{"", "success", "retriable", "fatal", "stopped", "lost", "crashed"}
 
-func (k OutcomeKind) String() string               { return outcomeWords[k] }
+func (k OutcomeKind) String() string {
+	if int(k) >= len(outcomeWords) {
+		return "unknown" // of a newer version
+	}
+	return outcomeWords[k]
+}
+
 func (k OutcomeKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
 // UnmarshalText reads what MarshalText writes.

@@ -113,6 +113,9 @@ func (h *Hook) admit(name string, of *Definition) *FieldError {
 		return err.In(under)
 	}
 	def := h.definition(name, of)
+	if err := def.admitReserved(nil); err != nil {
+		return err.In(under)
+	}
 	if err := def.admitNoNode(); err != nil {
 		if h.Webhook != nil && err.Field == "target.http.url" {
 			err.Field = "url"

@@ -121,6 +121,9 @@ func (d *Definition) Admit(now Time) error {
 	if err := d.admit(now); err != nil {
 		return err
 	}
+	if err := d.admitReserved(nil); err != nil {
+		return err
+	}
 	return nil
 }
 
@@ -131,6 +134,9 @@ func (d *Definition) AdmitEdit(was *Definition, now Time) error {
 	d.fill(Definition{})
 	d.keepSecrets(was)
 	if err := d.admitUniqueEdit(was); err != nil {
+		return err
+	}
+	if err := d.admitReserved(was.Labels); err != nil {
 		return err
 	}
 	if was.Schedule.Recurring() != d.Schedule.Recurring() {

@@ -3,7 +3,6 @@ package carillon
 import (
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"time"
 )
 
@@ -27,8 +26,8 @@ func pauseRecordOf(g *Guard) (r pauseRecord) {
 	if g == nil || len(g.Value) == 0 {
 		return r
 	}
-	if err := json.Unmarshal(g.Value, &r); err != nil { // only this file writes the value
-		panic("guard " + g.Key + " holds " + strconv.Quote(string(g.Value)))
+	if json.Unmarshal(g.Value, &r) != nil { // of another version: then it decides nothing
+		return pauseRecord{}
 	}
 	return r
 }

@@ -2,7 +2,9 @@ package carillon
 
 import (
 	"encoding/json"
+	"fmt"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strconv"
 	"strings"
@@ -220,16 +222,33 @@ var patterns = struct {
 
 const maxPatterns = 1000
 
+// maxProgram bounds the steps of a compiled pattern. A match takes time by the steps and the text, and the
+// dispatcher waits for it: a short pattern such as (.?.?.?){1000} has thousands.
+const maxProgram = 1000
+
 func patternOf(match string) (*regexp.Regexp, error) {
 	patterns.Lock()
-	defer patterns.Unlock()
-	if pattern := patterns.compiled[match]; pattern != nil {
+	pattern := patterns.compiled[match]
+	patterns.Unlock()
+	if pattern != nil {
 		return pattern, nil
 	}
-	pattern, err := regexp.Compile(match)
+	parsed, err := syntax.Parse(match, syntax.Perl)
 	if err != nil {
 		return nil, err
 	}
+	program, err := syntax.Compile(parsed.Simplify())
+	if err != nil {
+		return nil, err
+	}
+	if len(program.Inst) > maxProgram {
+		return nil, fmt.Errorf("it has %d steps: at most %d", len(program.Inst), maxProgram)
+	}
+	if pattern, err = regexp.Compile(match); err != nil {
+		return nil, err
+	}
+	patterns.Lock()
+	defer patterns.Unlock()
 	if len(patterns.compiled) >= maxPatterns {
 		clear(patterns.compiled)
 	}

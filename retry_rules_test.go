@@ -219,3 +219,13 @@ func TestStatusesAreReadFromATextANumberOrAList(t *testing.T) {
 		}
 	}
 }
+
+func TestAPatternThatWouldTakeSecondsToMatchIsRefused(t *testing.T) {
+	def := carillon.Definition{Type: "test", Target: carillon.Target{Handler: &carillon.Handler{}}}
+	match := "(?:" + strings.Repeat(".?", 85) + "){1000}x"
+	def.Retry.Rules = &carillon.RetryRules{{Match: match, Fatal: true}}
+	err := def.Admit(minute(1))
+	if err == nil || !strings.HasPrefix(err.Error(), "retry.rules[0].match: it has ") {
+		t.Errorf("%v", err)
+	}
+}

@@ -162,12 +162,6 @@ func (d *Definition) admitNoNode() *FieldError {
 			return err
 		}
 	}
-	for key := range d.Labels {
-		if strings.HasPrefix(key, reservedLabel) {
-			return invalid("labels", key,
-				"a key that does not begin with %s; Carillon sets such labels itself", reservedLabel)
-		}
-	}
 	return d.admitWorkflow()
 }
 
@@ -237,6 +231,7 @@ func (n *WorkflowNode) admit(of *Definition) *FieldError {
 		{"misfire", !n.admitted && def.Misfire != (Misfire{}), "the misfire policy of the workflow"},
 		{"owner", !n.admitted && def.Owner != "" && def.Owner != of.Owner, "the owner of the workflow"},
 		{"retention", def.Retention != Retention{}, "the retention of the workflow"},
+		{"pause_after", def.PauseAfter != 0, "pause_after of the workflow"},
 		{"target.workflow", def.Target.Workflow != nil, "a target that is no workflow"},
 		{"needs", wait && len(def.Needs) > 0, "no needs: no worker performs a wait"},
 		{"limits", wait && len(def.Limits) > 0, "no limits: no worker performs a wait"},

@@ -92,6 +92,7 @@ func TestAWorkflowThatIsWrongIsRefusedByField(t *testing.T) {
 		{nodesJSON(with(`"overlap":"allow"`)), in + "nodes[0].overlap: it is given"},
 		{nodesJSON(with(`"misfire":"skip"`)), in + "nodes[0].misfire: it is given"},
 		{nodesJSON(with(`"owner":"ann"`)), in + "nodes[0].owner: it is given"},
+		{nodesJSON(with(`"pause_after":2`)), in + "nodes[0].pause_after: it is given"},
 		{nodesJSON(with(`"retention":{"runs":"1d"}`)), in + "nodes[0].retention: it is given"},
 		{nodesJSON(`{"name":"a","target":{"workflow":{"nodes":[` + a + `]}}}`), in + "nodes[0].target.workflow: it is given"},
 		{nodesJSON(with(`"priority":12`)), in + "nodes[0].priority: "},

@@ -14,6 +14,17 @@ const (
 	partLabel     = reservedLabel + "part"
 )
 
+// admitReserved refuses labels that only Carillon sets, but for those that the job had before an edit.
+func (d *Definition) admitReserved(was map[string]string) *FieldError {
+	for key, value := range d.Labels {
+		if before, had := was[key]; strings.HasPrefix(key, reservedLabel) && (!had || before != value) {
+			return invalid("labels", key,
+				"a key that does not begin with %s; Carillon sets such labels itself", reservedLabel)
+		}
+	}
+	return nil
+}
+
 // Part says of which node of which run of a workflow a job is a part.
 type Part struct {
 	Run     RunID // of the workflow

@@ -131,7 +131,8 @@ func (h *host) ended(is health, why string, p permit, pause time.Duration, now t
 	}
 	switch is {
 	case healthWell, healthIll:
-		h.open, h.failures, h.last = false, 0, ""
+		// Runs that have a turn keep it; a later outage begins with the first one again.
+		h.open, h.failures, h.last, h.turn = false, 0, "", time.Time{}
 		if h.cool /= 2; h.cool < minCool { // not at once: a host that comes and goes is left alone longer
 			h.cool = 0
 		}

@@ -117,7 +117,9 @@ func (hs *hosts) ask(task Task, u *url.URL) (request, *carillon.Outcome) {
 	}
 	hs.waits++
 	o := carillon.Outcome{Kind: carillon.OutcomeLost, Reason: hs.why(h), RetryAfter: p.wait}
-	if task.Run.Claimed.Sub(task.Run.ID.Due) > waitFor { // both by the store's clock
+	// Both times are by the store's clock. A run that is old because it waited for a gate or a limit was not
+	// handed back this often.
+	if task.Run.Claimed.Sub(task.Run.ID.Due) > waitFor && task.Run.Losses >= minLosses {
 		o.Kind, o.Reason = carillon.OutcomeRetriable, "not sent, and due more than a day ago: "+o.Reason
 	}
 	return request{}, &o
@@ -162,16 +164,17 @@ func (r request) ended(o carillon.Outcome, response *http.Response) carillon.Out
 	}
 	is := healthOf(&o, response)
 	r.hosts.mu.Lock()
-	defer r.hosts.mu.Unlock()
 	was, failures := r.to.open, r.to.failures
 	r.to.host.ended(is, cut(o.Reason, maxLast), r.permit, o.RetryAfter, time.Now())
+	open, last := r.to.open, r.to.failures
+	r.hosts.mu.Unlock() // a log that is slow must not hold up other requests
 	switch {
-	case r.to.open && !was:
+	case open && !was:
 		r.hosts.logger.Warn(
 			"a host does not answer: runs wait for it", "host", r.to.address, "namespace", r.to.namespace,
-			"failures", r.to.failures, "error", o.Reason,
+			"failures", last, "error", o.Reason,
 		)
-	case was && !r.to.open:
+	case was && !open:
 		r.hosts.logger.Info(
 			"the host answers again", "host", r.to.address, "namespace", r.to.namespace,
 			"failures", failures,
@@ -179,6 +182,9 @@ func (r request) ended(o carillon.Outcome, response *http.Response) carillon.Out
 	}
 	return o
 }
+
+// minLosses is how often a run was handed back at least that has waited for its host for a day.
+const minLosses = 100
 
 // maxLast is how much of a failed request's reason other runs get to see, in bytes.
 const maxLast = 200

@@ -127,6 +127,10 @@ func TestARunThatWaitsForItsHostSaysWhyAndCostsNoAttempt(t *testing.T) {
 		})
 		late, u := to("https://example.com", 0)
 		late.Run.Claimed = late.Run.ID.Due.Add(24*time.Hour + time.Millisecond)
+		if _, held := hs.ask(late, u); held.Kind != carillon.OutcomeLost {
+			t.Errorf("a run that is old for another reason: %+v", held)
+		}
+		late.Run.Losses = minLosses
 		_, wait = hs.ask(late, u)
 		if wait.RetryAfter < time.Second {
 			t.Errorf("it waits %s", wait.RetryAfter)
@@ -137,11 +141,11 @@ func TestARunThatWaitsForItsHostSaysWhyAndCostsNoAttempt(t *testing.T) {
 			Reason: "not sent, and due more than a day ago: example.com:443 gets no request before " +
 				"2000-01-01T00:00:01Z: the last 10 failed (connection refused)",
 		})
-		if open, waits := hs.figures(); open != 1 || waits != 3 {
+		if open, waits := hs.figures(); open != 1 || waits != 4 {
 			t.Errorf("%d circuits are open, runs had to wait %d times", open, waits)
 		}
 		time.Sleep(wanted + time.Second)
-		if open, waits := hs.figures(); open != 0 || waits != 3 {
+		if open, waits := hs.figures(); open != 0 || waits != 4 {
 			t.Errorf("%d circuits are open, though no run asks; runs had to wait %d times", open, waits)
 		}
 	})

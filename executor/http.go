@@ -109,7 +109,7 @@ func (h *HTTP) Execute(ctx context.Context, task Task) carillon.Outcome {
 	body, err := readBody(task, response.Body)
 	saveCheckpoint(ctx, task, response.Header.Get("Carillon-Checkpoint"))
 	if err != nil && ctx.Err() != nil {
-		return sent.ended(task.ended(context.Cause(ctx)), nil)
+		return sent.ended(task.ended(context.Cause(ctx)), response) // the host has answered
 	}
 	o := answered(task, response)
 	if err != nil && o.Kind == carillon.OutcomeSuccess {
@@ -163,9 +163,18 @@ func newRequest(ctx context.Context, task Task) (*http.Request, error) {
 		header.Set("Carillon-Checkpoint", base64.StdEncoding.EncodeToString(task.Checkpoint))
 	}
 	if target.Sign != nil {
-		return request, sign(header, target.Sign, task.Run.ID.String(), body, time.Now())
+		return request, sign(header, target.Sign, messageID(&task.Run), body, time.Now())
 	}
 	return request, nil
+}
+
+// messageID is the id of a signed message: a run that repeats another one sends the same message.
+func messageID(run *carillon.Run) string {
+	id := run.ID
+	if run.RetryOf != 0 {
+		id.Due = run.RetryOf
+	}
+	return id.String()
 }
 
 // requestBody is the filled template, or else the payload, where the method takes one. Many servers refuse a

@@ -140,3 +140,87 @@ var workflowsAgain = []scenario{
 		h.expectNodes(job.ID, "m=failed")
 	}},
 }
+
+func retriedNode(h *House) {
+	p := &performs{fails: map[string]int{"b": 1, "x": 1}}
+	h.Handle = p.handle
+	job := h.flow(
+		flowNode("a", ""), flowNode("b", "a"), flowNode("c", "b"), flowNode("x", "a"), flowNode("y", "x"),
+		flowNode("hold", "", waits(carillon.Wait{Signal: "go"})),
+	)
+	time.Sleep(5 * time.Second)
+	h.expectNodes(job.ID, "a=succeeded b=failed c=skipped x=failed y=skipped hold=active")
+	run, ctx := h.Runs(job.ID)[0].ID, context.Background()
+	if _, err := h.Ledger.RetryNode(ctx, carillon.DefaultNamespace, run, "b"); err != nil {
+		h.T.Fatal(err)
+	}
+	_, err := h.Ledger.RetryNode(ctx, carillon.DefaultNamespace, run, "a")
+	if !errors.Is(err, carillon.ErrConflict) {
+		h.T.Errorf("a retry of a node that succeeded: %v", err)
+	}
+	if _, err := h.Ledger.SkipNode(ctx, carillon.DefaultNamespace, run, "x"); err != nil {
+		h.T.Fatal(err)
+	}
+	time.Sleep(5 * time.Second)
+	h.expectNodes(job.ID, "a=succeeded b=succeeded c=succeeded x=passed y=succeeded hold=active")
+	if _, err := h.Ledger.Signal(ctx, carillon.DefaultNamespace, run, "go", nil); err != nil {
+		h.T.Fatal(err)
+	}
+	time.Sleep(5 * time.Second)
+	h.expect(job.ID, "succeeded 1")
+	p.expect(h, "a", "b", "b", "c", "x", "y")
+}
+
+func resumedFlow(h *House) {
+	p := &performs{fails: map[string]int{"b": 2}, results: map[string]string{"a": `"A"`, "b": `"B"`}}
+	h.Handle = p.handle
+	job := h.flow(
+		flowNode("a", ""), flowNode("b", "a", payload(`"${nodes.a.result}"`)),
+		flowNode("c", "b", payload(`["${nodes.a.result}","${nodes.b.result}"]`)),
+	)
+	time.Sleep(5 * time.Second)
+	h.expectNodes(job.ID, "a=succeeded b=failed c=skipped")
+	for range 2 {
+		run := h.Runs(job.ID)[0]
+		if _, err := h.Ledger.ResumeRun(context.Background(), carillon.DefaultNamespace, run.ID); err != nil {
+			h.T.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+	}
+	h.expectNodes(job.ID, "a=succeeded b=succeeded c=succeeded")
+	h.expectLike(job.ID, "succeeded", "failed did not succeed: b", "failed did not succeed: b")
+	p.expect(h, "a", `b "A"`, `b "A"`, `b "A"`, `c ["A","B"]`)
+	_, err := h.Ledger.ResumeRun(context.Background(), carillon.DefaultNamespace, h.Runs(job.ID)[0].ID)
+	if !errors.Is(err, carillon.ErrConflict) {
+		h.T.Errorf("a resume of one that succeeded: %v", err)
+	}
+}
+
+func retriedItem(h *House) {
+	p := &performs{fails: map[string]int{"m[1]": 1}}
+	h.Handle = p.handle
+	job := h.flowAs(
+		func(d *carillon.Definition) { d.Payload = json.RawMessage(`["x","y","z"]`) },
+		flowNode("m", "", mapping("${payload}")), flowNode("end", "m"),
+		flowNode("hold", "", waits(carillon.Wait{Signal: "go"})),
+	)
+	time.Sleep(5 * time.Second)
+	h.expectNodes(job.ID, "m=failed end=skipped hold=active")
+	page, err := h.Store.FindRuns(context.Background(), carillon.RunQuery{
+		Namespace: carillon.DefaultNamespace, States: []carillon.State{carillon.StateFailed},
+	})
+	if err != nil {
+		h.T.Fatal(err)
+	}
+	for _, run := range page.Runs {
+		if run.About.Name == "m[1]" {
+			_, err := h.Ledger.RetryRun(context.Background(), carillon.DefaultNamespace, run.ID)
+			if err != nil {
+				h.T.Fatal(err)
+			}
+		}
+	}
+	time.Sleep(5 * time.Second)
+	h.expectNodes(job.ID, "m=succeeded end=succeeded hold=active")
+	p.expect(h, `m[0] "x"`, `m[1] "y"`, `m[1] "y"`, `m[2] "z"`, `end ["x","y","z"]`)
+}

@@ -328,7 +328,7 @@ func cloneHook(h *carillon.Hook) *carillon.Hook {
 	if h.Job != nil {
 		job := *h.Job
 		job.Labels, job.Needs = maps.Clone(job.Labels), maps.Clone(job.Needs)
-		job.Limits = slices.Clone(job.Limits)
+		job.Limits, job.Retry.Rules = slices.Clone(job.Limits), job.Retry.Rules.Clone()
 		job.Payload, job.Target = slices.Clone(job.Payload), cloneTarget(job.Target)
 		hook.Job = &job
 	}

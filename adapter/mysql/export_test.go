@@ -146,7 +146,7 @@ func Queries() map[string]Planned {
 		"allDead":       {fill(allDead, wanted, 9, 10), []string{"dead_place"}, false},
 		"jobUnfinished": {fill(jobUnfinished, wanted, 5, 9, 10), []string{"run_job"}, false},
 		"jobEnded":      {fill(jobEnded, wanted, 5, 7, 9, 7, 10), []string{"history_job"}, false},
-		"jobDead":       {fill(jobDead, wanted, 9, 5, 10), []string{"PRIMARY"}, true},
+		"jobDead":       {fill(jobDead, wanted, 9, 5, 1, 99, 10), []string{"PRIMARY"}, true},
 		"deadPrinted":   {fill(deadPrinted, wanted, 9, 5, "a", 10), []string{"dead_fingerprint"}, false},
 		"deadTyped":     {fill(deadTyped, wanted, 9, "t", "a", 10), []string{"dead_type"}, false},
 		"groupSample":   {fill(groupSample, 5, "a"), []string{"dead_fingerprint"}, false},

@@ -54,7 +54,8 @@ WHERE job = ? AND due < ? ORDER BY due DESC LIMIT ?`
 	jobEnded = selectEnded + `FROM history FORCE INDEX (history_job)
 WHERE job = ? AND (due = ? AND place < ? OR due < ?) ORDER BY due DESC, place DESC LIMIT ?`
 	jobDead = selectEnded +
-		`FROM dead FORCE INDEX (PRIMARY) WHERE place < ? AND job = ? ORDER BY place DESC LIMIT ?`
+		`FROM dead FORCE INDEX (PRIMARY) WHERE place < ? AND job = ? AND due >= ? AND due < ?
+ORDER BY place DESC LIMIT ?`
 )
 
 // Dead letters with a fingerprint or a type, in the order of an index.
@@ -82,7 +83,9 @@ func runsAfter(
 	case from.Table == sqlcommon.TableHistory:
 		return allEnded, []any{after.Place}
 	case from.Job != 0:
-		return jobDead, []any{after.Place, from.Job}
+		return jobDead, []any{
+			after.Place, from.Job, int64(q.From), int64(cmp.Or(q.To, math.MaxInt64)),
+		}
 	case from.Fingerprint != 0:
 		return deadPrinted, []any{after.Place, int64(from.Fingerprint), q.Namespace}
 	case from.Type != "":

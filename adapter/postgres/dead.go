@@ -15,7 +15,7 @@ var (
 		"dead_groups",
 		`SELECT fingerprint, sum(letters)::bigint, min(first), max(last) FROM carillon.dead_group
 WHERE namespace = $1::text AND ($2::text IS NULL OR type = $2::text) GROUP BY fingerprint
-  ORDER BY 2 DESC LIMIT $3::bigint`,
+  HAVING sum(letters) > 0 ORDER BY 2 DESC LIMIT $3::bigint`,
 	}
 	groupTypes = statement{
 		"group_types",

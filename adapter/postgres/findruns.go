@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"math"
 
@@ -100,7 +101,8 @@ FROM carillon.dead d WHERE place < $1::bigint `
 var (
 	allDead = statement{"all_dead", selectDead + `ORDER BY place DESC LIMIT $2::bigint`}
 	jobDead = statement{
-		"job_dead", selectDead + `AND job = $5::bigint ORDER BY place DESC LIMIT $2::bigint`,
+		"job_dead", selectDead + `AND job = $5::bigint AND due >= $6::bigint AND due < $7::bigint
+  ORDER BY place DESC LIMIT $2::bigint`,
 	}
 	deadPrinted = statement{
 		"dead_printed", selectDead + `AND namespace = $5::text AND fingerprint = $6::bigint
@@ -123,7 +125,11 @@ func deadAfter(q *carillon.RunQuery, from sqlcommon.RunSource, after carillon.Ru
 	}}
 	switch {
 	case from.Job != 0:
-		ask.statement, ask.params = &jobDead, append(ask.params, int8Param(int64(from.Job)))
+		ask.statement = &jobDead
+		ask.params = append(
+			ask.params, int8Param(int64(from.Job)), int8Param(int64(q.From)),
+			int8Param(int64(cmp.Or(q.To, math.MaxInt64))),
+		)
 	case from.Fingerprint != 0:
 		ask.statement = &deadPrinted
 		ask.params = append(ask.params, textParam(q.Namespace), int8Param(int64(from.Fingerprint)))

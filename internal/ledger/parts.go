@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/carillon-run/carillon"
 )
@@ -48,6 +49,7 @@ func (l *Ledger) foldParts(ctx context.Context, changes []carillon.Change) ([]ca
 	}
 	for i := first; i < len(changes); i++ {
 		c := &changes[i]
+		folds := slices.Clip(c.Folds)
 		for k := range c.Parts {
 			end := &c.Parts[k]
 			workflow := of[carillon.JobVersion{Job: end.Run.Job, Version: end.Version}]
@@ -57,9 +59,9 @@ func (l *Ledger) foldParts(ctx context.Context, changes []carillon.Change) ([]ca
 				}
 				continue
 			}
-			c.Folds = append(c.Folds, end.EndOf(workflow))
+			folds = append(folds, end.EndOf(workflow))
 		}
-		c.Parts = nil
+		c.Folds, c.Parts = folds, nil
 	}
 	return changes, nil
 }

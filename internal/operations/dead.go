@@ -3,6 +3,7 @@ package operations
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/carillon-run/carillon"
@@ -20,6 +21,9 @@ type letters struct {
 func (l *letters) Find(
 	ctx context.Context, op *carillon.Operation, cursor string, limit int,
 ) (items []string, next string, err error) {
+	if op.Dead == nil {
+		return nil, "", fmt.Errorf("%w: the operation has no filter", carillon.ErrInvalid)
+	}
 	q := op.Dead.QueryUntil(op.Namespace, op.Created)
 	q.After, q.Limit = cursor, limit
 	page, err := l.store.FindRuns(ctx, q)
