@@ -15,9 +15,10 @@ package carillon
 // caller gives it, and a change names no row twice.
 //
 // The runs of a change belong to one job, hence to one shard. Only a change that the ledger merged from
-// changes that fold the same guard has runs of several jobs: see Fold. A run is inserted only together with a
-// row that outlives it (its job, a guard, or its predecessor). So when two callers decide the same thing, the
-// second one loses, even after the run is history.
+// changes that fold the same guard has runs of several jobs: see Fold. What a fold inserts are changes of
+// their own, joined to it. A run is inserted only together with a row that outlives it (its job, a guard,
+// or its predecessor). So when two callers decide the same thing, the second one loses, even after the
+// run is history.
 type Change struct {
 	Job    *Job
 	Runs   []Run

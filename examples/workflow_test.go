@@ -41,7 +41,10 @@ func program(t *testing.T) (run func(args ...string) string) {
 		if time.Since(began) > patience {
 			t.Fatal("the server does not start")
 		}
-		time.Sleep(20 * time.Millisecond)
+		select { // there is no event here for the progress of another process
+		case <-time.After(20 * time.Millisecond):
+		case <-t.Context().Done():
+		}
 	}
 	return func(args ...string) string {
 		t.Helper()

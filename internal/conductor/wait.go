@@ -7,17 +7,15 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// none is a change with nothing in it.
-var none = carillon.Change{}
-
 // lookAtWait ends a node that waits if its time is over, its signal has come, or it is to stop.
 func (c *Conductor) lookAtWait(ctx context.Context, of *carillon.Candidate) error {
 	run, wait := &of.Run, of.Job.Target.Wait
 	if run.Has(carillon.FlagStop) {
-		return c.finish(ctx, of, carillon.Outcome{Kind: carillon.OutcomeStopped, Reason: run.Reason}, none)
+		stopped := carillon.Outcome{Kind: carillon.OutcomeStopped, Reason: run.Reason}
+		return c.finish(ctx, of, stopped, carillon.Change{})
 	}
 	if wait.Signal == "" { // its run was due when its time was over
-		return c.finish(ctx, of, carillon.Outcome{Kind: carillon.OutcomeSuccess}, none)
+		return c.finish(ctx, of, carillon.Outcome{Kind: carillon.OutcomeSuccess}, carillon.Change{})
 	}
 	part, is := of.Job.Part()
 	if !is {
@@ -32,7 +30,7 @@ func (c *Conductor) lookAtWait(ctx context.Context, of *carillon.Candidate) erro
 	if len(guards) > 0 {
 		return c.finish(ctx, of, carillon.Outcome{
 			Kind: carillon.OutcomeSuccess, Output: &carillon.Output{Result: guards[0].Value},
-		}, none)
+		}, carillon.Change{})
 	}
 	if wait.Timeout == 0 {
 		return c.later(ctx, *run, carillon.Never)
@@ -42,7 +40,7 @@ func (c *Conductor) lookAtWait(ctx context.Context, of *carillon.Candidate) erro
 		return c.finish(ctx, of, carillon.Outcome{
 			Kind:   carillon.OutcomeFatal,
 			Reason: fmt.Sprintf("no signal %s within %s", wait.Signal, wait.Timeout),
-		}, none)
+		}, carillon.Change{})
 	}
 	return c.later(ctx, *run, until)
 }

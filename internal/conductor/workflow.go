@@ -21,7 +21,7 @@ func (c *Conductor) lookAtWorkflow(ctx context.Context, of *carillon.Candidate) 
 	if p == nil {
 		return c.finish(ctx, of, carillon.Outcome{
 			Kind: carillon.OutcomeFatal, Reason: "the progress of the workflow is gone",
-		}, none)
+		}, carillon.Change{})
 	}
 	w, now := of.Job.Target.Workflow, c.cfg.Clock.Now()
 	deadline := carillon.Never
@@ -93,7 +93,7 @@ func (c *Conductor) stop(ctx context.Context, of *carillon.Candidate, why carill
 	if len(lost) > 0 {
 		return c.finish(ctx, of, carillon.Outcome{
 			Kind: carillon.OutcomeStopped, Reason: "its progress does not fit its definition",
-		}, none)
+		}, carillon.Change{})
 	}
 	c.lookAt(of.Run.ID)
 	return nil
